@@ -23,8 +23,7 @@ from benchmarks.fleets import clusters, info
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.framework.calling import answers
-from controller.framework.calling.deadline import limited
-from controller.framework.calling.guard import ask
+from controller.framework.calling.guard import ask, limited
 from controller.framework.interface import CycleState, FilterMask
 from controller.framework.percluster import (
     PerClusterFilter,

@@ -35,8 +35,7 @@ from controller.framework.runtime.services import services
 from controller.http.server import Flags, Guard, install
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import PlacedKind, PlacedObjects, SchedulableLister
-from controller.queue.refresher import MessageRefresher
-from controller.queue.scheduling_queue import WORKERS, SchedulingQueue
+from controller.queue.scheduling_queue import WORKERS, MessageRefresher, SchedulingQueue
 from controller.scheduler import Scheduler
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
 from machinery import logs, loopwatch, metrics, otlp, tracing

@@ -28,7 +28,7 @@ from controller.framework.profile import (
 from controller.framework.runtime.arguments import WrongArgs
 from controller.framework.runtime.handle import DryRunHandle, Handle
 from controller.framework.runtime.registry import Registry
-from controller.model.movement import (
+from controller.model.moving import (
     NEVER,
     BrakeConfiguration,
     MovementConfiguration,

@@ -20,12 +20,12 @@ from controller.cache.assumed import AssumedPlacement, AssumedPlacements, Pendin
 from controller.cache.away import AwayClusters
 from controller.cache.ledger import Ledger, RoomHolder
 from controller.cache.placements import PlacementIndex
+from controller.framework import events
 from controller.framework.events import MEMBER_CLUSTER, WORKLOAD, Action
 from controller.framework.interface import Fields, QueueSort
 from controller.model.objects import MemberCluster, Workload
-from controller.model.ordinals import ordinals_of
 from controller.model.unit import WorkloadInfo, compact, harmless, with_bodies, workload_info
-from controller.queue import events
+from controller.model.work import ordinals_of
 from controller.queue.scheduling_queue import Rank, SchedulingQueue
 from controller.snapshot.builder import Snapshot, SnapshotBuilder
 from crds.restored import incomplete

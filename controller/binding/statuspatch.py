@@ -20,9 +20,8 @@ from controller.framework.explains import Explainer, method_of
 from controller.framework.runtime.framework import OWN
 from controller.model.objects import Workload
 from controller.model.observedlimits import ObservedLimit, from_status, to_status
-from controller.model.ordinals import ordinals_of
 from controller.model.why import kept
-from controller.model.work import Work
+from controller.model.work import Work, ordinals_of
 from controller.planner.reasons import Reasons, RuleKind
 from controller.scheduling.decision import Decision
 from controller.snapshot.snapshot import Snapshot

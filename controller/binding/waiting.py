@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from controller.eventhandlers import SchedulerCache
+from controller.framework import events
 from controller.framework.profile import Profile
 from controller.framework.runtime import framework as runtime
 from controller.framework.status import SUCCESS, Code, Status
@@ -28,7 +29,6 @@ from controller.framework.waiting import (
 )
 from controller.model.objects import Workload
 from controller.model.placed import SchedulableLister
-from controller.queue import events
 from controller.queue.scheduling_queue import SchedulingQueue
 from controller.scheduling.decision import Decision, untouched
 from crds.workload import ScheduledReason

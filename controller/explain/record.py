@@ -7,8 +7,7 @@ from typing import Any
 
 from controller.explain.pending import obstacles, remedies, shortage_of
 from controller.framework.calling import answers
-from controller.framework.calling.deadline import limited
-from controller.framework.calling.guard import PluginError, ask
+from controller.framework.calling.guard import PluginError, ask, limited
 from controller.framework.explains import Explainer, PassView, either, method_of
 from controller.framework.profile import PLUGIN_TIMEOUT
 from controller.scheduling.decision import FITS, Decision, HookChange

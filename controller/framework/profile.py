@@ -9,7 +9,7 @@ from typing import Any
 
 from controller.framework import explains, interface
 from controller.framework.gathering import GroupScheduling
-from controller.model.movement import MovementConfiguration
+from controller.model.moving import MovementConfiguration
 from machinery.types.selectors import LabelSelector
 
 

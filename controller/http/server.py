@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from controller.eventhandlers import SchedulerCache
 from controller.framework.runtime.services import PREFIX, Endpoint, as_json, failure
-from controller.snapshot.amounts import amounts_of, rendered
+from controller.snapshot.snapshot import amounts_of, rendered
 from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.resources import TOKEN_REVIEWS

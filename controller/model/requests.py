@@ -1,19 +1,25 @@
-"""The request of one pod of a template: thousandths of cpu, whole units of other resources.
+"""The request of one pod of a template, and what the ResourceQuotas of its namespace charge for it.
 
-A host port is a resource of which each node has one (`machinery.types.hostports`).
+Amounts are thousandths of cpu and whole units of other resources. A host port is a resource of
+which each node has one (`machinery.types.hostports`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
 
 from controller.model.place import Part, Place, apart
 from crds.admission.placeholder import CLASS_TEXT
 from crds.names import PLACEHOLDER_CLASS
 from machinery.kinds.profile import Profile
 from machinery.kinds.templates import PodSet, pods_in
-from machinery.types import hostports, quantities
+from machinery.types import hostports, podquotas, quantities
+from machinery.types.api import QuotaLeft
 from machinery.types.bounds import MOST_AMOUNT, RESOURCES, quoted
 
 NONE: Mapping[str, str] = {}
@@ -199,3 +205,67 @@ def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
 def _most(total: dict[str, int], other: Mapping[str, int]) -> None:
     for resource, n in other.items():
         total[resource] = max(total.get(resource, 0), n)
+
+
+class Charge(NamedTuple):
+    """Replicas that are alike to quotas: their namespace on the member, and their pods."""
+
+    namespace: str
+    pod: bytes
+    """As `controller.model.unit.WorkloadInfo.pod`; empty if quotas charge nothing."""
+
+    @property
+    def amounts(self) -> Mapping[str, int]:
+        return charges(self.pod)
+
+
+@lru_cache(maxsize=1024)
+def charges(pod: bytes) -> Mapping[str, int]:
+    """Return what one pod takes, by `requests.cpu`, `limits.memory`, `pods` and the like."""
+    if not pod:
+        return {}
+    template = msgspec.json.decode(pod)
+    spec, labels = template.get("spec") or {}, template["metadata"].get("labels") or {}
+    asked = request_of(spec, labels, placeholder=True)
+    found = {
+        name if name == podquotas.PODS else podquotas.REQUESTS + name: n
+        for name, n in asked.items()
+        if not name.startswith(hostports.PREFIX)
+    }
+    # A pod without a limit is refused, or gets one there, which nobody here knows.
+    with suppress(ValueError):  # the member refuses a limit that is none, and says why
+        found |= {podquotas.LIMITS + name: n for name, n in limits_of(spec).items()}
+    return found
+
+
+def left_by(quotas: Iterable[QuotaLeft]) -> dict[str, dict[str, int]]:
+    """Return by namespace the least that its quotas leave, by the names of `charges`."""
+    found: dict[str, dict[str, int]] = {}
+    for quota in quotas:
+        there = found.setdefault(quota.namespace, {})
+        for name, n in amounts_left(quota).items():
+            charged = podquotas.charged(name)
+            there[charged] = min(n, there.get(charged, n))
+    return found
+
+
+def leave_more(before: Iterable[QuotaLeft], after: Iterable[QuotaLeft]) -> bool:
+    """Whether the quotas of a namespace leave more of something than before."""
+    was, now = left_by(before), left_by(after)
+    return any(
+        now.get(namespace, {}).get(name, n + 1) > n
+        for namespace, amounts in was.items()
+        for name, n in amounts.items()
+    )
+
+
+def amounts_left(quota: QuotaLeft) -> dict[str, int]:
+    """Return what it leaves, by its own names; what is no quantity leaves nothing."""
+    found = {}
+    for name, text in quota.free.items():
+        if podquotas.bounds(name):
+            try:
+                found[name] = podquotas.amount(name, text)
+            except ValueError:
+                found[name] = 0
+    return found

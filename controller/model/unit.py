@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 
-from controller.model import movement, podtemplate, why
-from controller.model.alongside import alongside, most_of, stays
+from controller.model import podtemplate, why
 from controller.model.load import Load
-from controller.model.moving import AT_REST, MovingState, moving_state
+from controller.model.moving import AT_REST, MovingState, moving_state, refuse_movement
 from controller.model.objects import (
     Manifest,
     RolloutState,
@@ -28,12 +27,10 @@ from controller.model.objects import (
     rollout_state,
 )
 from controller.model.observedlimits import ObservedLimit, Shown, from_status, shown, waiting
-from controller.model.ordinals import known_in
-from controller.model.overridden import Overridden, overridden_of
+from controller.model.overridden import Overridden, alongside, most_of, overridden_of, stays
 from controller.model.place import Place, together
-from controller.model.podcharges import Charge
-from controller.model.requests import parts_of, request_of
-from controller.model.work import Work, work_of
+from controller.model.requests import Charge, parts_of, request_of
+from controller.model.work import Work, known_in, work_of
 from crds.admission.carried import guarded, kind_name
 from crds.admission.placeholder import keeps_room
 from crds.fields.movement import MovedData
@@ -329,7 +326,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
     template = spec.target_deployment or spec.template or Template()
     profile = _profile(spec)
     _refuse_numbers(spec)
-    movement.refuse(spec.movement)
+    refuse_movement(spec.movement)
     podtemplate.check(template, profile)
     name = podtemplate.name_of(template) or meta.name
     if may_change(template.api_version) and len(name) > profile.names.max:

@@ -18,9 +18,8 @@ from controller.framework.runtime.services import Route, as_json, failure
 from controller.framework.status import Refusal
 from controller.model.place import EVERY_TAINT, HARD, Part, Place
 from controller.model.unit import WorkloadInfo
-from controller.snapshot.amounts import amounts_of, rendered
 from controller.snapshot.columns import CEILING, Ints, Mask, plus
-from controller.snapshot.snapshot import Snapshot
+from controller.snapshot.snapshot import Snapshot, amounts_of, rendered
 from machinery.http_messages import Request, Response
 from machinery.types import hostports
 from machinery.types.taints import Taint

@@ -5,6 +5,10 @@ If an edited Workload no longer selects the cluster of a share, the share is pla
 Workload affinity and anti-affinity are podAffinity one level up. A domain is the clusters with one
 value of the term's topology key; a cluster without the key is in none. Terms select Workloads of
 the same namespace, by their labels and those of their pods.
+
+Cost, latency and reliability are criteria that no profile enables by default. The administrator
+sets the cost (annotation `stowage.dev/cost`, any number); the propagator's probes measure latency
+and reliability.
 """
 
 from __future__ import annotations
@@ -213,3 +217,60 @@ def _concerns(info: WorkloadInfo, old: Workload | None, new: Workload | None) ->
 
 def _picked(terms: Iterable[WorkloadAffinityTerm], labels: Mapping[str, str]) -> bool:
     return any(term.label_selector.matches(labels) for term in terms)
+
+
+_UNKNOWN = 2**62
+_SCALE = 2**40
+"""Prices become integers on this scale, which tells any two realistic prices apart."""
+
+
+class _SmallerIsBetter:
+    """Scores 100 for the smallest of the feasible clusters, 0 for the greatest."""
+
+    def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
+        """Scale to 0..100; equal values all get 100."""
+        known = feasible & (scores != _UNKNOWN)
+        normal = np.zeros_like(scores)
+        if known.any():
+            low, high = int(scores[known].min()), int(scores[known].max())
+            normal[known] = 100 * (high - scores[known]) // max(high - low, 1)
+            if low == high:
+                normal[known] = 100
+        return normal
+
+
+class ClusterCost(_SmallerIsBetter):
+    name = "ClusterCost"
+
+    def score(
+        self, _state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
+    ) -> Ints:
+        """Return the price, as an integer on the scale of the dearest cluster."""
+        known = ~np.isnan(snapshot.cost)
+        prices = np.full(len(snapshot), _UNKNOWN, dtype=np.int64)
+        dearest = np.abs(snapshot.cost[known]).max(initial=0.0)
+        if dearest > 0:
+            prices[known] = np.rint(snapshot.cost[known] / dearest * _SCALE).astype(np.int64)
+        else:
+            prices[known] = 0
+        return prices
+
+
+class ClusterLatency(_SmallerIsBetter):
+    name = "ClusterLatency"
+
+    def score(
+        self, _state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
+    ) -> Ints:
+        """Return milliseconds."""
+        return np.where(snapshot.latency >= 0, snapshot.latency, _UNKNOWN)
+
+
+class ClusterReliability:
+    name = "ClusterReliability"
+
+    def score(
+        self, _state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex
+    ) -> Ints:
+        """Return the percentage of answered probes, 0 if none was measured."""
+        return np.maximum(snapshot.reliability, 0)

@@ -7,11 +7,13 @@ from typing import Any
 
 from controller.framework.runtime.arguments import Factory, Plain
 from controller.model.unit import WorkloadInfo
-from controller.plugins.clustercriteria import ClusterCost, ClusterLatency, ClusterReliability
 from controller.plugins.clusteroverrides import ClusterOverrides
 from controller.plugins.clusterresources import ClusterResources
 from controller.plugins.clusterselection import (
     ClusterAffinityPlugin,
+    ClusterCost,
+    ClusterLatency,
+    ClusterReliability,
     ClusterSelector,
     NamedCluster,
     WorkloadAffinityPlugin,

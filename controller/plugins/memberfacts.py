@@ -24,7 +24,7 @@ from controller.framework.interface import (
 from controller.framework.room import by_variant, cap, needed, variants_of
 from controller.framework.status import SUCCESS, Refusal, Status
 from controller.model.objects import MemberCluster
-from controller.model.podcharges import amounts_left, charges, left_by
+from controller.model.requests import amounts_left, charges, left_by
 from controller.model.unit import WorkloadInfo
 from controller.planner.problem import Problem
 from controller.snapshot.columns import Ints, Mask

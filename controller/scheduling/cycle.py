@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from controller.cache.placements import PlacementIndex
 from controller.framework.calling import answers
-from controller.framework.calling.deadline import limited
-from controller.framework.calling.guard import PluginError, ask, failed
+from controller.framework.calling.guard import PluginError, ask, failed, limited
 from controller.framework.explains import PassView
 from controller.framework.interface import (
     Assignment,

@@ -15,8 +15,7 @@ import numpy as np
 from controller.cache.placements import PlacementIndex
 from controller.eventhandlers import SchedulerCache
 from controller.framework.calling import answers
-from controller.framework.calling.deadline import limited
-from controller.framework.calling.guard import ask, failed
+from controller.framework.calling.guard import ask, failed, limited
 from controller.framework.gathering import (
     Attempt,
     Gathering,

@@ -17,8 +17,7 @@ import msgspec
 from controller.cache.placements import PlacementIndex, PlacementOverlay
 from controller.eventhandlers import SchedulerCache
 from controller.framework.calling import answers
-from controller.framework.calling.deadline import limited
-from controller.framework.calling.guard import PluginError, ask
+from controller.framework.calling.guard import PluginError, ask, limited
 from controller.framework.gathering import Gathering, GroupDecision, GroupScheduling, Trial
 from controller.framework.profile import Profile
 from controller.framework.status import Status

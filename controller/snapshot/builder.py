@@ -15,7 +15,7 @@ import numpy as np
 
 from controller.model.load import Load, in_parts
 from controller.model.objects import MemberCluster
-from controller.model.podcharges import Charge
+from controller.model.requests import Charge
 from controller.snapshot import encode
 from controller.snapshot.columns import ABSENT, Codes, Column, Floats, Ints, Mask
 from controller.snapshot.encode import Changes, Row

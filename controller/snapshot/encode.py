@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from controller.model import nodelabels
 from controller.model.load import Load, entries, lying
 from controller.model.objects import MemberCluster
-from controller.model.podcharges import Charge, left_by
+from controller.model.requests import Charge, left_by
 from controller.snapshot.columns import Codes, Column, Ints, Mask, Vocabulary
 from controller.snapshot.inflight import LEAST_HOLDS, LEAST_LOADS, InFlight, most_loads
 from controller.snapshot.nodegroups import NO_QUOTAS, NodeGroups, Quotas

@@ -9,7 +9,7 @@ import msgspec
 
 from controller.features.evacuation import status, taints
 from controller.features.evacuation.taints import brake_of
-from controller.model.movement import MovementConfiguration
+from controller.model.moving import MovementConfiguration
 from controller.model.objects import Condition, MemberCluster
 from crds.membercluster import MemberClusterCondition, ReadyReason
 from crds.names import TAINT_DRAIN

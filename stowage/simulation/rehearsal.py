@@ -20,7 +20,7 @@ from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.runtime import framework as runtime
 from controller.framework.runtime.feature import placed_kinds, told_of_placed
 from controller.framework.runtime.handle import DryRunHandle
-from controller.model.movement import MovementConfiguration
+from controller.model.moving import MovementConfiguration
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.batch import decide_set

@@ -14,7 +14,7 @@ from typing import Any
 
 from controller.features.evacuation.taints import most_lost
 from controller.framework.profile import SchedulerConfiguration
-from controller.model.movement import NEVER
+from controller.model.moving import NEVER
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import is_workload
 from controller.model.unit import restated, scaled

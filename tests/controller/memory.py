@@ -17,7 +17,7 @@ from controller.app import Controller, ControllerSettings
 from controller.config import default_profile
 from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.runtime.feature import Feature
-from controller.model.movement import MovementConfiguration
+from controller.model.moving import MovementConfiguration
 from crds.names import ANNOTATION_UNJOIN, GIVEN_UP
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS

@@ -15,7 +15,7 @@ from controller.framework.profile import PROTOCOLS, SchedulerConfiguration
 from controller.framework.runtime.arguments import Args, Plain
 from controller.framework.runtime.handle import DryRunHandle, Handle
 from controller.framework.runtime.registry import Registry
-from controller.model.movement import BrakeConfiguration, MovementConfiguration
+from controller.model.moving import BrakeConfiguration, MovementConfiguration
 from controller.model.unit import WorkloadInfo
 from controller.plugins.defaults import PrioritySort
 from machinery.errors import ConfigurationError

@@ -35,7 +35,7 @@ from controller.framework.interface import (
 from controller.framework.runtime.arguments import NoArgs
 from controller.framework.runtime.handle import Handle
 from controller.framework.status import SUCCESS, Refusal, Status
-from controller.model.movement import NEVER
+from controller.model.moving import NEVER
 from controller.model.objects import MemberCluster
 from controller.model.place import Part
 from controller.model.unit import WorkloadInfo

@@ -11,7 +11,7 @@ import msgspec
 
 from controller.features.evacuation import taints
 from controller.framework.statuswriter import StatusEvent
-from controller.model.movement import NEVER, MovementConfiguration
+from controller.model.moving import NEVER, MovementConfiguration
 from controller.model.objects import MemberCluster
 from crds.membercluster import MOST_BLOCKED, EvacuatingReason, MemberClusterEventReason
 from crds.names import TAINT_DRAIN, TAINT_OUT_OF_SERVICE

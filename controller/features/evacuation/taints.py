@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from controller.model.movement import BrakeConfiguration
+from controller.model.moving import BrakeConfiguration
 from controller.model.objects import MemberCluster
 from crds.fields.labels import TaintEffect
 from crds.fields.why import ChangeCause

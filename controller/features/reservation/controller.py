@@ -17,7 +17,7 @@ from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
 from controller.framework.statuswriter import Result, StatusWriter
 from controller.model.objects import Workload
-from controller.snapshot.amounts import amounts_of
+from controller.snapshot.snapshot import amounts_of
 from machinery import metrics
 from machinery.api.resources import RESERVATIONS, WORKLOADS
 from machinery.runtime.informer import Informer

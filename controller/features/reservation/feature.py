@@ -22,7 +22,7 @@ from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Book
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import PlacedKind
-from controller.snapshot.amounts import rendered
+from controller.snapshot.snapshot import rendered
 from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOADS
 from machinery.types.metadata import Key
 

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from controller.cache.placements import PlacementIndex
-from controller.features.rollout.clusters import placed_view
-from controller.features.rollout.controller import RolloutController, under_way
+from controller.features.rollout.controller import RolloutController, placed_view, under_way
 from controller.features.rollout.machine import Machine
 from controller.features.rollout.status import revisions_of
 from controller.framework.interface import CycleState

@@ -6,11 +6,11 @@ from controller.features.workloadgroup.compiled import CompiledGroup, WorkloadGr
 from controller.features.workloadgroup.gate.controller import GroupController
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.memory import GroupMemory
-from controller.features.workloadgroup.plugin import NAME, Coscheduling
+from controller.features.workloadgroup.plugin import CLUSTER_ACTIONS, NAME, Coscheduling
+from controller.framework import events
 from controller.framework.runtime.feature import Enabled, Feature, Term
 from controller.framework.runtime.handle import Handle
 from controller.model.objects import MemberCluster, Workload
-from controller.model.room import roomier
 from crds.groups.gate import GateState
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.types.metadata import Key
@@ -91,7 +91,7 @@ class WorkloadGroups(Feature):
             self.controller.look(key)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        if new is not None and (old is None or _helps(old, new)):
+        if new is not None and events.of_cluster(old, new) & CLUSTER_ACTIONS:
             self.memory.cluster_changed()
 
     def _moved(self, key: Key | None, *, left: bool) -> None:
@@ -139,9 +139,3 @@ def _group_of(workload: Workload | None) -> Key | None:
     if workload is None or workload.metadata.deleting:
         return None
     return Groups.group_of(workload.info)
-
-
-def _helps(old: MemberCluster, new: MemberCluster) -> bool:
-    if (old.labels, old.spec, old.ready) != (new.labels, new.spec, new.ready):
-        return True
-    return roomier(old.status.node_groups, new.status.node_groups)

@@ -79,6 +79,10 @@ from machinery.types.metadata import Key
 
 NAME = "Coscheduling"
 DENIED_SECONDS = 3
+CLUSTER_ACTIONS = (
+    Action.ADDED | Action.LABELS | Action.TAINTS | Action.SPEC | Action.READY | Action.ROOM
+)
+"""Events of a cluster that end each denial, and requeue its gang."""
 SLACK = timedelta(seconds=0.5)
 """The time-out runs on another clock than the one that tells times."""
 _DENIED, _WAITING = ScheduledReason.GROUP_DENIED, ScheduledReason.WAITING_FOR_GROUP
@@ -407,13 +411,10 @@ class Coscheduling:
     # --- each member by itself --------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[EventHint]:
-        cluster = (
-            Action.ADDED | Action.LABELS | Action.TAINTS | Action.SPEC | Action.READY | Action.ROOM
-        )
         return (
             on(WORKLOAD_GROUPS.kind, Action.every(), about=_own_group),
             on(WORKLOAD, Action.every(), self._sibling, namespace_of),
-            on(MEMBER_CLUSTER, cluster, _takes_units),
+            on(MEMBER_CLUSTER, CLUSTER_ACTIONS, _takes_units),
         )
 
     def routes(self) -> Sequence[Route]:

@@ -18,13 +18,13 @@ import msgspec
 
 from controller.cache.placements import PlacementIndex
 from controller.framework.calling import answers
-from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import (
     PluginError,
     Resting,
     ask,
     ask_aside,
     failed,
+    limited,
     words,
 )
 from controller.framework.events import Hint

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.eventhandlers import SchedulerCache, known
+from controller.framework.events import freed
 from controller.model.load import Load
 from controller.model.objects import ClusterShare, Workload
 from controller.model.place import Place
 from controller.plugins.defaults import PrioritySort
-from controller.queue.events import freed
 from controller.scheduling.cycle import decide
 from controller.snapshot.builder import Snapshot
 from machinery.types.taints import Toleration

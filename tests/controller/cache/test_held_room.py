@@ -17,9 +17,9 @@ from controller.http.server import cluster_view
 from controller.model.unit import WorkloadInfo
 from controller.plugins.defaults import PrioritySort
 from controller.snapshot import inflight
-from controller.snapshot.amounts import amounts_of
 from controller.snapshot.builder import Snapshot, SnapshotBuilder, narrowed, with_cluster
 from controller.snapshot.inflight import Load
+from controller.snapshot.snapshot import amounts_of
 from machinery.types.metadata import Key
 from tests.controller.berths import BERTHS, Berths, berth
 from tests.controller.make import builder, cluster, info

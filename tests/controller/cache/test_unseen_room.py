@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from controller.eventhandlers import SchedulerCache, known
 from controller.model.objects import ClusterShare, MemberCluster, Workload
 from controller.plugins.defaults import PrioritySort
-from controller.queue.refresher import ROUND_SECONDS
+from controller.queue.scheduling_queue import ROUND_SECONDS
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.tasks import end
 from tests.controller.make import ROOMY, cluster, workload

@@ -15,9 +15,8 @@ import pytest
 
 from controller.config import default_profile
 from controller.framework.calling import answers
-from controller.framework.calling.deadline import _TICKS as TICKS
-from controller.framework.calling.deadline import HERE, limited
-from controller.framework.calling.guard import ERRORS, PluginError, ask
+from controller.framework.calling.guard import _TICKS as TICKS
+from controller.framework.calling.guard import ERRORS, HERE, PluginError, ask, limited
 from controller.framework.interface import CycleState, FilterMask
 from controller.framework.runtime import framework as runtime
 from controller.framework.status import SUCCESS, Status

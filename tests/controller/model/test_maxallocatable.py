@@ -13,9 +13,9 @@ from controller.eventhandlers import SchedulerCache as Cache
 from controller.model.load import Load
 from controller.model.objects import ClusterShare, MemberCluster, Workload
 from controller.plugins.defaults import PrioritySort
-from controller.snapshot.amounts import amounts_of
 from controller.snapshot.builder import with_cluster
 from controller.snapshot.encode import within
+from controller.snapshot.snapshot import amounts_of
 from machinery.types.api import NodeGroup
 from tests.controller.make import (
     builder,

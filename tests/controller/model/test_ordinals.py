@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from controller.model.objects import ClusterShare, Workload
-from controller.model.ordinals import ordinals_of
 from controller.model.unit import workload_info
+from controller.model.work import ordinals_of
 from machinery.types.workload_api import OrdinalRange
 from tests.controller import make
 

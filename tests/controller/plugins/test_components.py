@@ -10,7 +10,7 @@ import pytest
 
 from controller.model.place import Part, Place, together
 from controller.snapshot.builder import SnapshotBuilder
-from controller.snapshot.components import at_most, lacking, most
+from controller.snapshot.nodegroups import at_most, lacking, most
 from crds.names import BINDING_LABELS
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOAD_QUOTAS, WORKLOADS
 from tests.controller.make import cluster

@@ -14,17 +14,16 @@ from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.explain.pending import remedies
 from controller.features.workloadspread.patches import patched
-from controller.framework.events import Action
+from controller.framework.events import Action, of_cluster
 from controller.framework.room import room
 from controller.model.load import Load
 from controller.model.requests import request_of
 from controller.model.unit import WorkloadInfo
-from controller.queue.events import of_cluster
 from controller.scheduling.affinityset import _roomy
 from controller.scheduling.cycle import decide
-from controller.snapshot.amounts import amounts_of, rendered
 from controller.snapshot.builder import Snapshot, with_cluster
 from controller.snapshot.inflight import entries
+from controller.snapshot.snapshot import amounts_of, rendered
 from machinery.types import hostports
 from tests.controller.cache.test_assumed import Request, fits, worst
 from tests.controller.make import NOW, ROOMY, builder, cluster, info, snapshot

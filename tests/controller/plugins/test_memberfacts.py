@@ -11,7 +11,7 @@ from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.explain.pending import remedies
 from controller.model.objects import MemberCluster
-from controller.model.podcharges import charges
+from controller.model.requests import charges
 from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
 from controller.snapshot.builder import Snapshot, with_cluster

@@ -10,15 +10,22 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from controller.framework.events import MEMBER_CLUSTER, Action, on
-from controller.queue.refresher import BATCH_SECONDS, PAUSE_SECONDS, ROUND_SECONDS, MessageRefresher
-from controller.queue.scheduling_queue import LONGEST_DELAY_SECONDS, Rank, SchedulingQueue
+from controller.queue.scheduling_queue import (
+    BURST_SECONDS,
+    LONGEST_DELAY_SECONDS,
+    PAUSE_SECONDS,
+    ROUND_SECONDS,
+    MessageRefresher,
+    Rank,
+    SchedulingQueue,
+)
 from controller.queue.unschedulable import Awaits
 from machinery.api.resources import MEMBER_CLUSTERS
 from tests.controller.make import cluster, flush, info
 from tests.controller.memory import Stage
 from tests.fakeclock import FakeClock
 
-SOON = BATCH_SECONDS + 1.0
+SOON = BURST_SECONDS + 1.0
 ROOM = Awaits.of([on(MEMBER_CLUSTER, Action.ROOM)])
 CORDON = {"spec": {"unschedulable": True}}
 
@@ -153,7 +160,7 @@ async def test_many_are_looked_at_one_by_one_and_each_of_them() -> None:
     names = [f"w{number:04}" for number in range(400)]
     async with bench.running(*names):
         bench.happens(Action.WORSE)
-        await bench.clock.advance(BATCH_SECONDS + 5)
+        await bench.clock.advance(BURST_SECONDS + 5)
         assert 50 <= len(bench.looks) <= 5 / PAUSE_SECONDS + 1
         await bench.clock.advance(400 * PAUSE_SECONDS)
         assert Counter(name for name, _ in bench.looks) == Counter(names)

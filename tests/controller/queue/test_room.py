@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.features.workloadgroup.feature import _helps
-from controller.framework.events import Action
+from controller.features.workloadgroup.plugin import CLUSTER_ACTIONS
+from controller.framework.events import Action, of_cluster, roomier
 from controller.model.objects import MemberCluster
-from controller.model.room import roomier
 from controller.plugins.clusterstate import ClusterReady
-from controller.queue.events import of_cluster
 from machinery.types.api import NodeGroup
 from tests.controller.make import cluster, info
 
@@ -61,7 +59,7 @@ def test_more_room_is_one_thing_for_the_queue_and_for_a_gang(
     old, new = cluster("a", groups=before), cluster("a", groups=after)
     action = of_cluster(old, new) & ~Action.LABELS  # another kind of nodes is that as well
     assert action is (Action.ROOM if more else Action.WORSE)
-    assert _helps(old, new) is more
+    assert bool(action & CLUSTER_ACTIONS) is more
 
 
 amounts = st.integers(0, 3)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.model.movement import MovementConfiguration
+from controller.model.moving import MovementConfiguration
 from crds.names import TAINT_DRAIN
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_QUOTAS, WORKLOADS
 from tests.controller.features.workloadquota.quotas import body as quota

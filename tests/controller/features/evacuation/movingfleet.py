@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.model.movement import BrakeConfiguration, MovementConfiguration
+from controller.model.moving import BrakeConfiguration, MovementConfiguration
 from crds.fields.shares import ShareState
 from crds.names import TAINT_OUT_OF_SERVICE
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.features.evacuation.taints import braked, tolerated
-from controller.model.movement import BrakeConfiguration
+from controller.model.moving import BrakeConfiguration
 from machinery.types.taints import Taint, Toleration
 
 SIX = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}

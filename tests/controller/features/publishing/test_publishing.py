@@ -11,7 +11,7 @@ import pytest
 
 from controller.features.publishing import decisions
 from controller.features.publishing.decisions import label_value
-from controller.model.movement import MovementConfiguration
+from controller.model.moving import MovementConfiguration
 from crds.names import ANNOTATION_PROFILE, ANNOTATION_UNJOIN, GIVEN_UP
 from machinery.api.resources import (
     CLUSTER_DECISIONS,

@@ -17,7 +17,7 @@ from controller.model.objects import Workload
 from controller.model.placed import placed_key
 from controller.model.unit import WorkloadInfo
 from controller.plugins.defaults import PrioritySort
-from controller.snapshot.amounts import ResourceAmounts, amounts_of
+from controller.snapshot.snapshot import ResourceAmounts, amounts_of
 from machinery.types.metadata import OwnerReference
 from machinery.types.workload_api import ReservedShare
 from tests.controller import make

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from controller.eventhandlers import known
-from controller.features.rollout.clusters import placed_view, view_of
+from controller.features.rollout.controller import placed_view, view_of
 from controller.features.rollout.feature import StagedRollout
 from controller.features.rollout.machine import RolloutCluster, RolloutView
 from controller.framework.runtime.arguments import NoArgs

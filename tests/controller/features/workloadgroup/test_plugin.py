@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from controller.eventhandlers import known
 from controller.features.workloadgroup.estimate import gap, keeps_waiting
+from controller.features.workloadgroup.feature import WorkloadGroups
 from controller.features.workloadgroup.plugin import Coscheduling, CoschedulingArgs
 from controller.features.workloadspread.compiled import Spreads, compile_spread
 from controller.framework.gathering import Attempt, TrialResult
@@ -19,6 +20,7 @@ from controller.framework.interface import CycleState
 from controller.framework.runtime.handle import DryRunHandle
 from controller.framework.status import SUCCESS, Code
 from controller.framework.waiting import PermitAnswer
+from controller.model.objects import MemberCluster
 from controller.plugins.defaults import PrioritySort
 from controller.scheduling.sets import Others
 from crds.groups.gate import decision_of
@@ -344,6 +346,21 @@ def test_a_cluster_that_changed_clears_a_denial() -> None:
     made.plugin.memory.cluster_changed()
     assert made.plugin.memory.denied(BATCH, made.time.at) is None  # and nobody says that it is
     assert made.decide()["worker"].assigned == 4
+
+
+@pytest.mark.proves("G11", "KD61")
+def test_a_quota_that_leaves_more_clears_a_denial() -> None:
+    made, feature = denied(), WorkloadGroups()
+    feature.memory = made.plugin.memory
+
+    def left(pods: str) -> MemberCluster:
+        quota = {"namespace": NS, "name": "team", "free": {"pods": pods}}
+        return room("a", "9", status={"quotas": [quota]})
+
+    feature.cluster_changed(left("3"), left("2"))
+    assert made.plugin.memory.denied(BATCH, made.time.at)
+    feature.cluster_changed(left("2"), left("3"))
+    assert made.plugin.memory.denied(BATCH, made.time.at) is None
 
 
 @pytest.mark.proves("G11")
