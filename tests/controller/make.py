@@ -144,6 +144,19 @@ def index(*placed: tuple[WorkloadInfo, Mapping[str, int]]) -> PlacementIndex:
     return made
 
 
+def policy_spec(
+    kind: str = "Required", *, selector: Any = None, method: str = "Balance", **domains: int
+) -> dict[str, Any]:
+    """The spec of a WorkloadPolicy with so many units in each zone, of all Workloads that name it."""
+    return {
+        "topologyKey": ZONE,
+        "labelSelector": {} if selector is None else selector,
+        "allocationPolicy": [{"name": n, "replicas": r} for n, r in domains.items()],
+        "allocationType": kind,
+        "allocationMethod": method,
+    }
+
+
 def counting(*policies: WorkloadPolicy) -> PlacementIndex:
     """An index that counts for these policies."""
     made = PlacementIndex([Tally()])

@@ -36,7 +36,7 @@ from machinery.runtime.store import Cache
 from machinery.types.api import Claim, ClaimedShare
 from machinery.types.metadata import Key
 from tests.alive import Names
-from tests.controller.make import ZONE, cluster, decided, info, workload
+from tests.controller.make import ZONE, cluster, decided, info, policy_spec, workload
 from tests.fakeclock import FakeClock, settle
 
 KEY = ("shop", "web")
@@ -176,14 +176,7 @@ class TestRoom:
 def bounding(uid: str) -> WorkloadPolicy:
     """A Required policy of three units, as it is when it was just made."""
     meta = {"name": "demo", "namespace": "shop", "uid": uid, "generation": 1}
-    rules = {
-        "topologyKey": ZONE,
-        "labelSelector": {},
-        "allocationPolicy": [{"name": "host", "replicas": 3}],
-        "allocationType": "Required",
-        "allocationMethod": "Balance",
-    }
-    return msgspec.convert({"metadata": meta, "spec": rules}, WorkloadPolicy)
+    return msgspec.convert({"metadata": meta, "spec": policy_spec(host=3)}, WorkloadPolicy)
 
 
 class Process:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from machinery.api.resources import WORKLOAD_POLICIES, WORKLOAD_SPREADS
-from tests.controller.features.workloadquota.quota import LABEL, rules
+from tests.controller.features.workloadquota.quota import LABEL
 from tests.controller.features.workloadspread.spreads import KIND, stored, subset
 from tests.controller.framework.test_services import ask
-from tests.controller.make import ZONE
+from tests.controller.make import ZONE, policy_spec
 from tests.controller.memory import Stage
 
 pytestmark = pytest.mark.proves("N20", "E5", "E10")
@@ -35,7 +35,7 @@ def stage() -> Stage:
 
 def policy(stage: Stage, name: str = "demo", **domains: int) -> None:
     meta = {"name": name, "namespace": "shop"}
-    stage.hub.put(WORKLOAD_POLICIES, {"metadata": meta, "spec": rules(**domains)})
+    stage.hub.put(WORKLOAD_POLICIES, {"metadata": meta, "spec": policy_spec(**domains)})
 
 
 async def test_a_policy_tells_what_its_domains_hold(config: Path, stage: Stage) -> None:

@@ -14,6 +14,7 @@ from machinery.api.resources import WORKLOAD_POLICIES, WORKLOADS
 from machinery.errors import ConfigurationError, Unreachable
 from tests.controller.berths import BERTHS, Berths, berth
 from tests.controller.live import condition
+from tests.controller.make import policy_spec
 from tests.controller.memory import Stage
 
 
@@ -79,16 +80,8 @@ async def test_a_write_that_nobody_answers_holds_its_room_until_it_is_known() ->
 async def test_its_units_count_for_a_policy_and_its_claim_is_answered() -> None:
     stage = Stage()
     stage.cluster("a", **{"topology.kubernetes.io/zone": "z1"})
-    policy = {
-        "metadata": {"name": "demo", "namespace": "shop"},
-        "spec": {
-            "topologyKey": "topology.kubernetes.io/zone",
-            "labelSelector": {},
-            "allocationPolicy": [{"name": "z1", "replicas": 2}],
-            "allocationType": "Required",
-            "allocationMethod": "Fill",
-        },
-    }
+    meta = {"name": "demo", "namespace": "shop"}
+    policy = {"metadata": meta, "spec": policy_spec(method="Fill", z1=2)}
     stage.hub.put(WORKLOAD_POLICIES, policy)
     bound = berth("north", replicas=3)
     bound["metadata"]["labels"] = {"stowage.dev/workload-policy": "demo"}

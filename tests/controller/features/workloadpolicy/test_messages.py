@@ -22,7 +22,7 @@ from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason as Reason
 from crds.workload import WorkloadState as State
-from tests.controller.make import NOW, ZONE, adds_up, builder, cluster, counting, info
+from tests.controller.make import NOW, ZONE, adds_up, builder, cluster, counting, info, policy_spec
 
 POLICY = ("shop", "demo")
 LABEL = "stowage.dev/workload-policy"
@@ -41,13 +41,7 @@ def bound(replicas: int = 6, *, app: str = "demo", **fields: Any) -> WorkloadInf
 
 def spec(kind: str = "Required", **domains: int) -> dict[str, Any]:
     """The policy's spec, in JSON spelling."""
-    return {
-        "topologyKey": ZONE,
-        "labelSelector": {"matchLabels": {"app": "demo"}},
-        "allocationPolicy": [{"name": n, "replicas": r} for n, r in domains.items()],
-        "allocationType": kind,
-        "allocationMethod": "Balance",
-    }
+    return policy_spec(kind, selector={"matchLabels": {"app": "demo"}}, **domains)
 
 
 def rules(body: Mapping[str, Any]) -> PlacementIndex:

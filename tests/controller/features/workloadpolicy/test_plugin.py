@@ -22,7 +22,7 @@ from controller.planner.reasons import RuleKind
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason
-from tests.controller.make import NOW, ZONE, builder, cluster, counting, workload
+from tests.controller.make import NOW, ZONE, builder, cluster, counting, policy_spec, workload
 
 LABEL = "stowage.dev/workload-policy"
 BOUND = {LABEL: "demo"}
@@ -32,15 +32,10 @@ Placed: TypeAlias = Sequence[tuple[WorkloadInfo, Mapping[str, int]]]
 def stored(
     name: str = "demo", *, namespace: str = "shop", selector: Any = None, **domains: int
 ) -> dict[str, Any]:
+    meant = {"matchLabels": {"app": "demo"}} if selector is None else selector
     return {
         "metadata": {"name": name, "namespace": namespace, "uid": name, "generation": 1},
-        "spec": {
-            "topologyKey": ZONE,
-            "labelSelector": {"matchLabels": {"app": "demo"}} if selector is None else selector,
-            "allocationPolicy": [{"name": n, "replicas": r} for n, r in domains.items()],
-            "allocationType": "Required",
-            "allocationMethod": "Balance",
-        },
+        "spec": policy_spec(selector=meant, **domains),
     }
 
 

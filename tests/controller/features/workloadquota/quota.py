@@ -9,7 +9,7 @@ from typing import Any
 
 from controller.config import default_profile
 from machinery.api.resources import WORKLOAD_POLICIES, WORKLOADS
-from tests.controller.make import ZONE
+from tests.controller.make import ZONE, policy_spec
 from tests.controller.memory import Stage
 
 QUOTA = 3
@@ -17,23 +17,12 @@ TAINTS = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
 LABEL = "stowage.dev/workload-policy"
 
 
-def rules(**domains: int) -> dict[str, Any]:
-    """The spec of a Required policy of so many units in each zone."""
-    return {
-        "topologyKey": ZONE,
-        "labelSelector": {},
-        "allocationPolicy": [{"name": name, "replicas": n} for name, n in domains.items()],
-        "allocationType": "Required",
-        "allocationMethod": "Balance",
-    }
-
-
 def arranged(**domains: int) -> Stage:
     """A cluster in the zone host, and a policy of three units there, or of others."""
     stage = Stage()
     stage.cluster("h1", cpu="64", **{ZONE: "host"})
     meta = {"name": "demo", "namespace": "shop"}
-    spec = rules(**(domains or {"host": QUOTA}))
+    spec = policy_spec(**(domains or {"host": QUOTA}))
     stage.hub.put(WORKLOAD_POLICIES, {"metadata": meta, "spec": spec})
     return stage
 

@@ -18,11 +18,10 @@ from tests.controller.features.workloadquota.quota import (
     ask,
     both,
     most_in,
-    rules,
     units,
 )
 from tests.controller.features.workloadquota.quotas import body
-from tests.controller.make import ZONE
+from tests.controller.make import ZONE, policy_spec
 from tests.controller.memory import Stage
 
 SLOW_SECONDS = 25.0
@@ -155,10 +154,10 @@ async def test_the_affairs_of_other_policies_cost_no_patience() -> None:
         await stage.until(lambda: stage.says("demo")[1] == "PolicyNotFound")
         for number in range(20):
             meta = {"name": "demo", "namespace": f"other-{number}"}
-            stage.hub.put(WORKLOAD_POLICIES, {"metadata": meta, "spec": rules(host=QUOTA)})
+            stage.hub.put(WORKLOAD_POLICIES, {"metadata": meta, "spec": policy_spec(host=QUOTA)})
             await stage.calm(0.2)
         meta = {"name": "demo", "namespace": "shop"}
-        stage.hub.put(WORKLOAD_POLICIES, {"metadata": meta, "spec": rules(host=QUOTA)})
+        stage.hub.put(WORKLOAD_POLICIES, {"metadata": meta, "spec": policy_spec(host=QUOTA)})
         await stage.until(lambda: stage.placed("demo") == {"h1": QUOTA}, seconds=1)
 
 
