@@ -54,28 +54,6 @@ async def test_a_membercluster_that_is_made_again_moves_nothing(pause: float) ->
         assert stage.says("web", "Moving") == ("", "", "")
 
 
-@pytest.mark.proves("A2")
-async def test_a_whole_fleet_that_is_applied_again_moves_nothing() -> None:
-    patient = replace(QUICK, not_ready_toleration_seconds=300)
-    async with fleet(movement=patient) as (stage, members):
-        await web(stage, members)
-        once(stage)
-        await stage.until(lambda: stage.placed("db"))
-        await stage.calm(3)
-        placed = stage.placed("db")
-        gone = members.unregister(*THREE)
-        await stage.calm(30)
-        assert stage.placed("web") == EVEN
-        for name in THREE:
-            members.register(gone[name])
-            await stage.calm(7)
-        await stage.calm(30)
-        assert stage.placed("web") == EVEN
-        assert stage.placed("db") == placed
-        assert not leaving(stage, "web")
-        assert members.most_pods("web") <= 6
-
-
 @pytest.mark.proves("A2", "M40")
 async def test_what_a_deleted_membercluster_had_leaves_as_from_a_lost_cluster() -> None:
     async with fleet() as (stage, members):
