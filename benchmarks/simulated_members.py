@@ -21,6 +21,8 @@ from uuid import uuid4
 
 from aiohttp import web
 
+from machinery.types.merge_patch import merged
+
 Json = dict[str, Any]
 BOOKMARK_SECONDS = 20.0
 _NOT_OWNED = ("apiVersion", "kind", "metadata")
@@ -41,10 +43,10 @@ class Member:
     ) -> Json | None:
         """Store the object and return it; None on a conflict of UID or resourceVersion.
 
-        A body without a kind is a merge patch of annotations.
+        A body without a kind is a merge patch of the metadata.
         """
         if "kind" not in body:
-            return self._annotate(plural, key, body["metadata"])
+            return self._patch_metadata(plural, key, body["metadata"])
         meta, held = body["metadata"], self.objects[plural].get(key)
         wanted = meta.pop("resourceVersion", None), meta.get("uid")
         if held is not None and (
@@ -71,14 +73,14 @@ class Member:
         self.tell(plural, "MODIFIED" if held else "ADDED", body)
         return body
 
-    def _annotate(self, plural: str, key: tuple[str, str], meta: Json) -> Json | None:
+    def _patch_metadata(self, plural: str, key: tuple[str, str], meta: Json) -> Json | None:
         held = self.objects[plural].get(key)
-        if held is None or meta["resourceVersion"] != held["metadata"]["resourceVersion"]:
+        if held is None or any(
+            meta.get(each) not in (None, held["metadata"][each])
+            for each in ("uid", "resourceVersion")
+        ):
             return None
-        notes = held["metadata"].get("annotations", {}) | meta["annotations"]
-        kept = {name: text for name, text in notes.items() if text is not None}
-        version = str(next(_versions))
-        now = {**held["metadata"], "annotations": kept, "resourceVersion": version}
+        now = {**merged(held["metadata"], meta), "resourceVersion": str(next(_versions))}
         self.objects[plural][key] = patched = {**held, "metadata": now}
         self.tell(plural, "MODIFIED", patched)
         return patched

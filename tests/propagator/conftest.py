@@ -32,7 +32,7 @@ from machinery.runtime.workqueue import WorkQueue
 from machinery.types.metadata import Key
 from propagator.hub.cluster_status import ClusterStatusWriter
 from propagator.hub.registration import ANNOTATION_REGISTERED, Registrar
-from propagator.members import connection, inventory
+from propagator.members import inventory
 from propagator.members.cluster_identity import Identities
 from propagator.members.health import HealthProbe
 from propagator.members.registry import MemberRegistry
@@ -186,16 +186,6 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> None:
         record(self, answered=answered, seconds=0.005 if answered else seconds, cold=cold)
 
     monkeypatch.setattr(HealthProbe, "record", steadily)
-
-
-@pytest.fixture
-def unknown_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No member tells which cluster it is: a test may register one of them under several names."""
-
-    async def unknown(_: object) -> str:
-        return ""
-
-    monkeypatch.setattr(connection, "cluster_id", unknown)
 
 
 def unregistered() -> Identities:

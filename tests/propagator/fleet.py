@@ -110,14 +110,6 @@ class Fleet(World):
                     found[server].append(" ".join(words))
         return found
 
-    def written(self, since: int = 0) -> list[tuple[str, str]]:
-        """Server and path of each write but those of Leases, and what is only tried."""
-        return [
-            (server, path.partition("?")[0])
-            for server, method, path, _, _ in self.sent[since:]
-            if method not in ("GET", "WATCH") and "/leases/" not in path and "dryRun" not in path
-        ]
-
     async def calm(self, seconds: float) -> None:
         """Let time pass, and see that no two processes may write to one member."""
         end = self.clock.monotonic() + seconds

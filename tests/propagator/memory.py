@@ -53,6 +53,7 @@ _NODE: Json = {
         "conditions": [{"type": "Ready", "status": "True"}],
     },
 }
+_LISTED = {"namespaced": True, "verbs": ["get", "list", "watch", "patch", "delete"]}
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _OF_EVENT = re.compile(r"(?<=[a-z0-9]\.)[0-9a-f]{32}$")
@@ -111,6 +112,14 @@ class World:
 
     def deployments(self, member: str) -> list[Json]:
         return [*self.members[member].objects["deployments"].values()]
+
+    def written(self, since: int = 0) -> list[tuple[str, str]]:
+        """Server and path of each write but those of Leases, and what is only tried."""
+        return [
+            (server, path.partition("?")[0])
+            for server, method, path, _, _ in self.sent[since:]
+            if method not in ("GET", "WATCH") and "/leases/" not in path and "dryRun" not in path
+        ]
 
     async def until(
         self, holds: Callable[[], Any], *, seconds: float = 60.0, step: float = STEP
@@ -250,8 +259,13 @@ def _of_member(
             return 200, {"versions": ["v1"]}
         case ["apis"]:
             return 200, {"groups": [], "items": []}
+        case ["apis", "autoscaling", _]:
+            scalers = {"name": "horizontalpodautoscalers", "kind": "HorizontalPodAutoscaler"}
+            return 200, {"resources": [scalers | _LISTED]}
         case ["api", "v1"]:
-            return 200, {"resources": []}
+            claims = {"name": "persistentvolumeclaims", "kind": "PersistentVolumeClaim"}
+            listed = [claims | _LISTED] if member.objects[claims["name"]] else []
+            return 200, {"resources": listed}
         case ["api", "v1", "namespaces", "kube-system"]:
             return 200, {"metadata": {"name": "kube-system", "uid": f"uid-of-{name}"}}
         case ["api", _, *rest] | ["apis", _, _, *rest]:

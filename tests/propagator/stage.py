@@ -267,11 +267,6 @@ class Stage:
         session = self.process.term.registry.get(member) if self.process.term else None
         return session is not None and len(session.queue) > 0
 
-    async def dry_delete(self, member: str, kind: Resource, name: str) -> None:
-        """Ask whether that could be deleted."""
-        path = kind.path(self.namespace, name)
-        await self.members[member].request("DELETE", path, params={"dryRun": "All"})
-
     async def make_ready(self, member: str, name: str = "web") -> None:
         """Say what the controllers of a member would say."""
         found = await self.appears(member, name)

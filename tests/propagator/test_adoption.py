@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from crds.names import LABEL_MANAGED, LABEL_WORKLOAD_UID, OWNER_PREFIX
-from machinery.api.resources import PODS, SECRETS, Resource
-from machinery.api.verbs import Verbs
-from stowage.playground.controlplanes import Cluster
-from tests.patience import PATIENCE
+from machinery.api.resources import Resource
 
 from .stage import (
     CONFIGMAPS,
     DEPLOYMENTS,
     SERVICES,
-    MakeStage,
     Stage,
     configmap,
     counted,
@@ -121,77 +114,6 @@ async def test_what_is_equal_but_for_defaults_is_taken_over_as_it_is(stage: Stag
     assert LABEL_WORKLOAD_UID in moved
 
 
-@pytest.mark.long
-@pytest.mark.proves("X6")
-async def test_what_differs_is_left_alone_until_it_is_made_equal(stage: Stage):
-    await stage.space_on("m1")
-    there = image("nginx:2")
-    there["spec"]["paused"] = True
-    before = await made(stage, DEPLOYMENTS, there)
-    hidden = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "creds"},
-        "data": {"password": base64.b64encode(b"hush").decode()},
-    }
-    secret = await made(stage, SECRETS, hidden)
-    theirs = hidden | {"data": {"password": base64.b64encode(b"another").decode()}}
-    wanted = image("nginx:1")
-    wanted["spec"]["paused"] = False
-    await stage.run(
-        "demo", {"m1": 2}, adoption=NO_DIFF, targetDeployment=wanted, manifests=[theirs]
-    )
-    where = stage.namespace
-    told = await stage.refused("demo", "AlreadyExists", "Secret")
-    assert told == f"Secret {where}/creds exists and differs in data.password"
-    assert await stage.on("m1", "creds", kind=SECRETS) == secret
-    await stage.patch("demo", {"spec": {"manifests": []}})
-    told = await stage.refused("demo", "AlreadyExists", "Deployment")
-    assert told == (
-        f"Deployment {where}/web exists and differs in spec.paused (nothing here, true there), "
-        "spec.template.spec.containers[main].image (nginx:1 here, nginx:2 there)"
-    )
-    assert await stage.on("m1") == before
-    by_hand = {"spec": {**image("nginx:1")["spec"], "paused": None}}
-    equal = await stage.members["m1"].merge_patch(DEPLOYMENTS, "web", by_hand, namespace=where)
-    found = await owned(stage, "web", "demo")
-    assert found["spec"] == equal["spec"]
-    await stage.propagated("demo")
-
-
-@pytest.mark.long
-@pytest.mark.proves("X6")
-@pytest.mark.parametrize("when", ["before the write", "after the write"])
-async def test_a_process_that_ends_at_the_takeover_is_made_up_for(
-    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch, when: str
-):
-    apply, reached = Verbs.apply, asyncio.Event()
-
-    async def stuck(self: Verbs, res: Resource, obj: Any, **how: Any) -> Any:
-        taking = res == DEPLOYMENTS and how["force"] and not how.get("dry_run")
-        if not taking or reached.is_set():
-            return await apply(self, res, obj, **how)
-        if when == "after the write":
-            await apply(self, res, obj, **how)
-        reached.set()
-        return await asyncio.Future()
-
-    monkeypatch.setattr(Verbs, "apply", stuck)
-    async with stage_on() as stage:
-        await stage.space_on("m1")
-        before = await made(stage, DEPLOYMENTS, image("nginx:1"))
-        await stage.run("demo", {"m1": 2}, adoption=NO_DIFF, targetDeployment=image("nginx:1"))
-        async with asyncio.timeout(60 * PATIENCE):
-            await reached.wait()
-        await stage.restart()
-        await stage.propagated("demo")
-        found = await owned(stage, "web", "demo")
-        assert found["metadata"]["uid"] == before["metadata"]["uid"]
-        assert found["spec"] == before["spec"]
-        await stage.end("demo")
-        assert await stage.on("m1") is None, "it was the Workload's own"
-
-
 @pytest.mark.proves("X7", "IM21")
 async def test_what_another_owns_is_never_taken_over(stage: Stage):
     await stage.bring("first", {"m1": 2}, targetDeployment=image("nginx:1"))
@@ -223,21 +145,3 @@ async def test_what_another_owns_is_never_taken_over(stage: Stage):
         await stage.refused(f"wants-{name}", "AlreadyExists", words)
     for name, was in found.items():
         assert await stage.on("m1", name) == was
-
-
-@pytest.fixture(scope="module")
-def running(make_cluster: Callable[..., Cluster]) -> Cluster:
-    """A member whose pods run."""
-    return make_cluster("adopts", controller_manager=True, scheduler=True, kwok=True, nodes=1)
-
-
-async def pods_of(stage: Stage) -> set[str]:
-    """The UIDs of the pods that are not about to end."""
-    listed = await stage.members["m1"].list(PODS, namespace=stage.namespace)
-    metas = [each["metadata"] for each in listed["items"]]
-    return {meta["uid"] for meta in metas if "deletionTimestamp" not in meta}
-
-
-async def counts(stage: Stage, name: str, units: int) -> bool:
-    share = await stage.share(name, "m1")
-    return (share.get("ready"), share.get("scheduled")) == (units, units)

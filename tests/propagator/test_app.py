@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import aiohttp
 import pytest
 
-from crds.names import SYSTEM_NAMESPACE
+from crds.names import PROPAGATOR_LEASE
 from machinery.api.client import ApiClient
-from machinery.api.resources import SECRETS, WORKLOAD_KINDS, WORKLOADS
+from machinery.api.resources import LEASES, SECRETS, WORKLOAD_KINDS, WORKLOADS
 from machinery.errors import LeaseLost
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key, Object
@@ -24,8 +24,6 @@ from propagator.members.session import MemberSession
 from propagator.settings import PropagatorSettings
 from propagator.shards.concern import Concern
 from stowage.playground.controlplanes import Cluster
-from tests.examples import window
-from tests.relay import Relay
 
 from .conftest import CALM, clean, secret
 from .waits import until
@@ -139,11 +137,22 @@ def bare_hub(hub: Cluster) -> Cluster:
 
 
 async def test_the_leader_works_and_tells_how_it_is(bare_hub: Cluster, m1: Cluster):
-    async with started(bare_hub, **LONG) as instance, ApiClient(bare_hub.connection()) as client:
+    """In the namespace of its settings, whose Lease and Secrets alone are its own."""
+    bare_hub.kubectl("create", "namespace", "another")
+    settings = {"namespace": "another", "identity": "me", **LONG}
+    async with (
+        started(bare_hub, **settings) as instance,
+        ApiClient(bare_hub.connection()) as client,
+    ):
         await until(lambda: instance.leads)
-        await client.create(SECRETS, secret("m1", {"kubeconfig": m1.admin_kubeconfig}))
+        lease = await client.get(LEASES, PROPAGATOR_LEASE, namespace="another")
+        assert lease["spec"]["holderIdentity"] == "me"
+        data = {"kubeconfig": m1.admin_kubeconfig}
+        await client.create(SECRETS, secret("elsewhere", data))
+        await client.create(SECRETS, secret("m1", data, namespace="another"))
         registry = instance.process.term.registry
         await until(lambda: registry.get("m1") is not None and registry.get("m1").ready)
+        assert registry.names() == ["m1"]
         assert (await instance.get("/healthz"))[0] == 200
         assert await instance.get("/readyz") == (200, "ok")
         status, text = await instance.get("/metrics")
@@ -182,65 +191,6 @@ async def test_one_leads_and_the_other_takes_over(bare_hub: Cluster, m1: Cluster
             await until(lambda: registry.get("m1") is not None and registry.get("m1").ready)
 
 
-@pytest.mark.long
-@pytest.mark.proves("N6")
-async def test_an_outage_of_the_hub_ends_the_term_and_keeps_the_sessions(
-    bare_hub: Cluster, m1: Cluster
-):
-    async with started(bare_hub) as instance, ApiClient(bare_hub.connection()) as client:
-        await client.create(SECRETS, secret("m1", {"kubeconfig": m1.admin_kubeconfig}))
-        await until(lambda: instance.leads)
-        registry = instance.process.term.registry
-        await until(lambda: registry.get("m1") is not None and registry.get("m1").ready)
-        link = registry.get("m1").link
-        bare_hub.freeze()
-        try:
-            await until(lambda: not instance.leads and instance.process.term is None, seconds=15)
-            assert (await instance.get("/healthz"))[0] == 200
-            with pytest.raises(LeaseLost):
-                await late_write(instance.terms[0].context)
-            await asyncio.sleep(window(15, short=2))
-        finally:
-            bare_hub.thaw()
-        await until(lambda: instance.leads, seconds=30)
-        assert instance.process.term.registry is registry
-        assert registry.get("m1").ready
-        assert registry.get("m1").link is link
-        assert instance.terms[0].context.fresh()
-        assert [each.begun for each in instance.terms] == [[False, True]]
-
-
-@pytest.mark.long
-@pytest.mark.proves("N6")
-async def test_the_sessions_of_a_former_leader_end_once_another_leads_for_long(
-    bare_hub: Cluster, m1: Cluster
-):
-    async with (
-        Relay(bare_hub.port) as relay,
-        ApiClient(relay.through(bare_hub.connection())) as far,
-        ApiClient(bare_hub.connection()) as client,
-    ):
-        await client.create(SECRETS, secret("m1", {"kubeconfig": m1.admin_kubeconfig}))
-        former = Instance(far, kept_sessions=3.0, **SHORT)
-        former.task = asyncio.create_task(former.process.run())
-        try:
-            await until(lambda: former.leads)
-            registry = former.process.term.registry
-            await until(lambda: registry.get("m1") is not None and registry.get("m1").ready)
-            relay.stall()
-            async with started(bare_hub, **SHORT) as second:
-                await until(lambda: second.leads, seconds=60)
-                assert not former.leads
-                assert registry.names() == ["m1"], "nobody is seen to lead"
-                relay.flow()
-                await until(lambda: former.process.manager is None)
-                assert registry.names() == []
-            await until(lambda: former.leads, seconds=60)
-            assert [each.begun for each in former.terms] == [[False], [False]]
-        finally:
-            await former.stop()
-
-
 async def test_a_silent_hub_is_not_taken_for_an_empty_one(bare_hub: Cluster):
     async with started(bare_hub, hub_staleness=0.5, **LONG) as instance:
         await until(lambda: instance.leads)
@@ -254,31 +204,3 @@ async def test_a_silent_hub_is_not_taken_for_an_empty_one(bare_hub: Cluster):
             return said[-1][0] == 503 and "nothing heard of" in said[-1][1]
 
         await until(unready, what=lambda: said[-1])
-
-
-@pytest.mark.long
-async def test_settings_name_the_namespace_of_lease_and_secrets(bare_hub: Cluster, m1: Cluster):
-    bare_hub.kubectl("delete", "namespace", "another", "--ignore-not-found", "--wait=false")
-    bare_hub.kubectl("create", "namespace", "another")
-    async with (
-        started(bare_hub, namespace="another", identity="me", **LONG) as instance,
-        ApiClient(bare_hub.connection()) as client,
-    ):
-        await until(lambda: instance.leads)
-        here = secret("here", {"kubeconfig": m1.admin_kubeconfig}, namespace="another")
-        elsewhere = secret("elsewhere", {"kubeconfig": m1.admin_kubeconfig})
-        assert elsewhere["metadata"]["namespace"] == SYSTEM_NAMESPACE
-        await client.create(SECRETS, elsewhere)
-        await client.create(SECRETS, here)
-        registry = instance.process.term.registry
-        await until(lambda: registry.names() == ["here"])
-        holder = bare_hub.kubectl(
-            "get",
-            "lease",
-            "-n",
-            "another",
-            "stowage-propagator",
-            "-o",
-            "jsonpath={.spec.holderIdentity}",
-        )
-        assert holder == "me"

@@ -4,7 +4,6 @@ pods count as whose.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,19 +13,15 @@ import pytest
 
 from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
 from machinery.api.resources import PODS
-from propagator import deletion_costs
 from propagator.members.connection import Link
 from propagator.members.pods import Main
 from stowage.playground.controlplanes import Cluster
-from tests.propagator.conftest import kubeconfig, token_for
-from tests.propagator.groups.test_gangs import QUORUM, found, gate, held, join
 from tests.propagator.stage import Stage, counted, deployment, settled, staged, swept
 from tests.propagator.waits import until
 
 pytestmark = pytest.mark.long
 
 Costs = dict[int, int]
-READER = "spread-reader"
 PATCH_OF_PODS = {"verb": "PATCH", "resource": "pods", "subresource": ""}
 
 
@@ -210,20 +205,6 @@ async def test_the_pods_of_the_lowest_cost_go_first(hub: Cluster, running: Clust
 
 
 @pytest.mark.proves("W14")
-async def test_costs_that_went_while_nobody_looked_are_taken_away(
-    hub: Cluster, running: Cluster
-) -> None:
-    async with stage_with(hub, m=running) as stage:
-        await stage.create("demo")
-        await say(stage, "demo", {"m": 2}, override("normal", m={200: 2}))
-        await cost(stage, "m", {200: 2})
-        await stage.stop()
-        await say(stage, "demo", {"m": 2})
-        stage.start()
-        await cost(stage, "m", {None: 2})  # type: ignore[dict-item] # none
-
-
-@pytest.mark.proves("W14")
 async def test_somebody_elses_cost_is_left_alone_without_an_override(
     hub: Cluster, running: Cluster
 ) -> None:
@@ -240,100 +221,9 @@ async def test_somebody_elses_cost_is_left_alone_without_an_override(
         await cost(stage, "m", {200: 1})
 
 
-@pytest.mark.proves("W14")
-async def test_who_fights_over_a_cost_is_let_win_for_a_while(
-    hub: Cluster, running: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def spoil() -> None:
-        (pod,) = await pods_of(stage, "m")
-        theirs = {"metadata": {"annotations": {POD_DELETION_COST: "7"}}}
-        name = pod["metadata"]["name"]
-        await stage.members["m"].merge_patch(PODS, name, theirs, namespace=stage.namespace)
-
-    monkeypatch.setattr(deletion_costs, "FIRST_POD_PAUSE", 3600.0)
-    monkeypatch.setattr(deletion_costs, "LONGEST_POD_PAUSE", 7200.0)
-    async with stage_with(hub, m=running) as stage:
-        await stage.create("demo")
-        await say(stage, "demo", {"m": 1}, override("a", m={200: 1}))
-        await cost(stage, "m", {200: 1})
-        await costs_settled(stage)
-        await spoil()
-        await cost(stage, "m", {200: 1})
-        await costs_settled(stage)
-        patches = await patched_pods(stage, "m")
-        await spoil()
-        await say(stage, "demo", {"m": 1}, override("a", m={200: 1}), override("b"))
-        await settled(stage)
-        await asyncio.sleep(2 * deletion_costs.GATHER_SECONDS)
-        assert await patched_pods(stage, "m") == patches + 1, "theirs alone"
-        await say(stage, "demo", {"m": 1}, override("a", m={100: 1}))
-        await cost(stage, "m", {100: 1})
-
-
 async def _ready(stage: Stage) -> bool:
     there = await pods_of(stage, "m")
     return bool(there) and all(map(is_ready, there))
-
-
-READS = """
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: all-but-pods}
-rules:
-- {apiGroups: [""], resources: [pods], verbs: [get, list, watch]}
-- {apiGroups: [""], resources: [nodes, services, secrets, configmaps, namespaces], verbs: ["*"]}
-- {apiGroups: [apps, batch], resources: ["*"], verbs: ["*"]}
-- {nonResourceURLs: ["*"], verbs: [get]}
-"""
-
-
-@pytest.mark.proves("W14")
-async def test_a_member_that_lets_nobody_patch_its_pods_is_asked_once_and_runs_all_the_same(
-    hub: Cluster, running: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    running.kubectl("apply", "-f", "-", input=READS)
-    token = token_for(running, READER, role="all-but-pods")
-    narrow = kubeconfig(running, token=token, client_certificate_data=None, client_key_data=None)
-    with swept(hub):
-        async with staged(hub, {"m": running}, kubeconfigs={"m": narrow}) as stage:
-            await stage.create("demo")
-            await say(stage, "demo", {"m": 12}, override("normal", m={200: 12}))
-            await stage.propagated("demo")
-            await until(lambda: "deletion costs are not written" in caplog.text, seconds=120)
-            await until(lambda: _all_run(stage, 12), seconds=120)
-            await settled(stage)
-            assert caplog.text.count("deletion costs are not written") == 1
-            asked = await patched_pods(stage, "m")
-            await say(stage, "demo", {"m": 10}, override("normal", m={200: 10}))
-            await until(lambda: _all_run(stage, 10), seconds=120)
-            await settled(stage)
-            assert await patched_pods(stage, "m") == asked, "it is not asked for each pod again"
-            assert (await stage.condition("demo", "Propagated"))["status"] == "True"
-
-
-async def _all_run(stage: Stage, units: int) -> bool:
-    share = await stage.share("demo", "m")
-    return bool(share.get("state") == "Running" and share.get("ready") == units)
-
-
-@pytest.mark.proves("G24", "W14")
-async def test_costs_of_a_decision_that_its_group_holds_are_not_written(
-    hub: Cluster, running: Cluster
-) -> None:
-    async with stage_with(hub, m1=running) as stage:
-        await found(stage)
-        await join(stage, "web")
-        await say(stage, "web", {"m1": 2})
-        await gate(stage, "web", quorumTime=QUORUM)
-        await cost(stage, "m1", {None: 2})
-        writes = await patched_pods(stage, "m1")
-        await say(stage, "web", {"m1": 3}, override("all", m1={200: 2, -100: 1}))
-        await held(stage, "web", words="other placements")
-        await costs_settled(stage)
-        await cost(stage, "m1", {None: 2})
-        assert await patched_pods(stage, "m1") == writes
-        await gate(stage, "web", quorumTime=QUORUM)
-        await cost(stage, "m1", {200: 2, -100: 1})
 
 
 def impostor(uid: str, namespace: str) -> dict[str, Any]:

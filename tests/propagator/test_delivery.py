@@ -2,120 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from crds.names import FINALIZER, LABEL_WORKLOAD_UID, OWNER_PREFIX
+from crds.names import LABEL_WORKLOAD_UID
 from machinery.types.metadata import Meta, OwnerReference
 from propagator.hub.workloads import touches
 from propagator.members.pod_index import PodCounts
 from propagator.members.pods import Main, OtherLabels, claim_of
 from propagator.reconciler import WorkloadReconciler
-from propagator.status.aggregation import BY_OTHERS, OthersShare, undelivered_status
+from propagator.status.aggregation import OthersShare, undelivered_status
 from propagator.types.workload import Workload, workload_of
 from tests import kstatus
 from tests.fakeclock import FakeClock
 from tests.propagator.contexts import Context, OneWorkload
-from tests.propagator.removal.test_orphan import marks, unmarked
-from tests.propagator.stage import (
-    CONFIGMAPS,
-    DEPLOYMENTS,
-    Stage,
-    changes,
-    configmap,
-    deployment,
-    settled,
-)
-from tests.propagator.waits import until
 
 pytestmark = pytest.mark.proves("CT8")
 
 NONE: dict[str, Any] = {"delivery": "None"}
-
-
-async def ready_as(stage: Stage, name: str, status: str, reason: str) -> None:
-    async def said() -> bool:
-        found = await stage.condition(name, "Ready")
-        return (found.get("status"), found.get("reason")) == (status, reason)
-
-    await until(said)
-
-
-@pytest.mark.long
-async def test_no_member_gets_a_write_and_its_end_waits_for_none(stage: Stage) -> None:
-    await settled(stage)
-    before = {name: await changes(client) for name, client in stage.members.items()}
-    made = await stage.create("web", manifests=[configmap("conf", k="v")], **NONE)
-    assert FINALIZER not in made["metadata"].get("finalizers", [])
-    await stage.place("web", m1=2, m2=1)
-    await ready_as(stage, "web", "True", "Decided")
-    status = await stage.status("web")
-    assert {each["type"] for each in status["conditions"]} == {"Ready"}
-    assert [(s["name"], s["replicas"], s["message"]) for s in status["clusters"]] == [
-        ("m1", 2, BY_OTHERS),
-        ("m2", 1, BY_OTHERS),
-    ]
-    assert status["observedGeneration"] == 1
-    await stage.place("web", m2=3)
-    await stage.restarted()
-    await settled(stage)
-    await stage.end("web")
-    after = {name: await changes(client) for name, client in stage.members.items()}
-    assert {name: after[name] - before[name] for name in after} == {
-        name: Counter() for name in after
-    }
-
-
-@pytest.mark.long
-async def test_what_stands_is_let_go_of_and_nothing_takes_it_away_any_more(
-    stage: Stage,
-) -> None:
-    await stage.bring("web", {"m1": 1}, manifests=[configmap("conf", k="v")])
-    was = await stage.on("m1")
-    assert was is not None
-    await stage.patch("web", {"spec": NONE})
-    await ready_as(stage, "web", "True", "Decided")
-
-    async def released() -> bool:
-        found = await stage.on("m1")
-        return found is not None and not marks(found)
-
-    await until(released)
-    left = await unmarked(stage, "m1")
-    await unmarked(stage, "m1", "conf", kind=CONFIGMAPS)
-    assert left["spec"] == was["spec"]  # so that no pod restarts
-    assert left["metadata"]["uid"] == was["metadata"]["uid"]
-    await stage.place("web", m2=1)
-    await settled(stage)
-    written = await changes(stage.members["m1"])
-    await stage.restarted()
-    await settled(stage)
-    await unmarked(stage, "m1")
-    assert await stage.on("m2") is None
-    await stage.end("web")
-    await unmarked(stage, "m1")
-    assert await changes(stage.members["m1"]) == written
-
-
-@pytest.mark.long
-async def test_delivered_again_it_takes_over_only_what_its_adoption_lets_it(
-    stage: Stage,
-) -> None:
-    await stage.space_on("m1")
-    await stage.members["m1"].create(DEPLOYMENTS, deployment(), namespace=stage.namespace)
-    await stage.run("web", {"m1": 1}, **NONE)
-    await ready_as(stage, "web", "True", "Decided")
-    await stage.patch("web", {"spec": {"delivery": "Push"}})
-    await stage.refused("web", "AlreadyExists")
-    assert FINALIZER in (await stage.workload("web") or {})["metadata"]["finalizers"]
-    await stage.patch("web", {"spec": {"adoption": "IfUnowned"}})
-    await stage.propagated("web")
-    found = await stage.on("m1")
-    assert found is not None
-    assert any(each.startswith(OWNER_PREFIX) for each in marks(found))
 
 
 # --- pure -----------------------------------------------------------------------------------------

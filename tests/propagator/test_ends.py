@@ -8,14 +8,11 @@ from typing import Any
 import pytest
 
 from machinery.api.resources import MEMBER_CLUSTERS, Resource
-from machinery.types.metadata import Key
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.render import Piece
 from propagator.members.inventory import last_seen
 from propagator.members.session import MemberSession
-from propagator.outcome import Outcome
 from propagator.removal.formers import Formers
-from propagator.status.controller import Reporter
 from propagator.types.workload import Workload
 from tests.letting_go import let_go
 from tests.propagator.stage import MakeStage, Stage, settled
@@ -147,65 +144,3 @@ async def test_a_job_that_goes_with_its_end_while_it_is_written_is_not_made_agai
         await stage.fares("bill", "m1", "Complete")
         await settled(stage)
         assert await stage.on("m1", "bill", kind=JOBS) is None
-
-
-@pytest.mark.long
-@pytest.mark.proves("A1", "KD29")
-async def test_a_job_that_ends_as_it_leaves_is_not_made_elsewhere(stage: Stage):
-    await stage.bring("bill", {"m1": 1}, targetDeployment=None, template=job())
-    await stage.stop()
-    await completes(stage, "bill")
-    leaving = {"cluster": "m1", "replicas": 1, "since": WHEN, "cause": "Drained"}
-    moved = {"placements": [{"cluster": "m2", "replicas": 1}], "leaving": [leaving]}
-    await stage.patch("bill", {"status": moved}, subresource="status")
-    stage.start()
-    told = await stage.fares("bill", "m1", "Complete")
-    assert told["ended"]["result"] == "Succeeded"
-    await settled(stage)
-    assert await stage.on("m2", "bill", kind=JOBS) is None
-
-
-@pytest.mark.long
-@pytest.mark.proves("KD19")
-async def test_a_job_that_leaves_goes_once_the_hub_knows_what_it_has_done(
-    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
-):
-    may_report, said = asyncio.Event(), list[str]()
-    report, record = Reporter._report, Reporter.record_outcome
-
-    async def held(reporter: Reporter, key: Key) -> float | None:
-        await may_report.wait()
-        return await report(reporter, key)
-
-    def noted(reporter: Reporter, of: Workload, member: str, outcome: Outcome | None) -> None:
-        said.append("gone" if outcome is None else outcome.message)
-        record(reporter, of, member, outcome)
-
-    async with stage_on() as stage:
-        await stage.create("bill", targetDeployment=None, template=job(completions=5))
-        part = {"cluster": "m1", "replicas": 1, "completions": 3}
-        await stage.patch("bill", {"status": {"placements": [part]}}, subresource="status")
-        made = await stage.appears("m1", "bill", kind=JOBS)
-        assert made["spec"]["completions"] == 3
-        await stage.propagated("bill")
-
-        # It does two of the three while no process runs, and then it is to leave.
-        await stage.stop()
-        done = {"startTime": WHEN, "succeeded": 2, "uncountedTerminatedPods": {}}
-        await stage.members["m1"].merge_patch(
-            JOBS, "bill", {"status": done}, namespace=stage.namespace, subresource="status"
-        )
-        moved = {
-            "placements": [{"cluster": "m3", "replicas": 1}],
-            "leaving": [{**part, "cause": "Drained", "since": WHEN}],
-        }
-        await stage.patch("bill", {"status": moved}, subresource="status")
-        monkeypatch.setattr(Reporter, "_report", held)
-        monkeypatch.setattr(Reporter, "record_outcome", noted)
-        stage.start()
-        known = "stays until the hub knows how much of its work it has done"
-        await until(lambda: any("gone" in each or known in each for each in said))
-        assert await stage.on("m1", "bill", kind=JOBS) is not None
-        may_report.set()
-        await stage.goes("m1", "bill", kind=JOBS)
-        assert (await stage.share("bill", "m1"))["completed"] == 2, "it is nobody's to do again"

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -15,14 +16,13 @@ import pytest
 
 from crds.names import PROPAGATOR_LEASE, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
-from machinery.api.resources import LEASES
+from machinery.api.resources import LEASES, USUAL
 from machinery.errors import NotFound
 from stowage.playground.cluster import Cluster
 from tests.examples import window
 from tests.patience import PATIENCE
 
-from .stage import CONFIGMAPS, MakeStage, Stage, configmap
-from .waits import until
+from .stage import CONFIGMAPS, MakeStage, Stage, configmap, counted
 
 MEASURED_SECONDS = window(8.0, short=4.0)
 MOST_OF_A_CORE = 0.2
@@ -98,31 +98,6 @@ async def outside(stage: Stage, hub: Cluster, tmp_path: Path) -> AsyncIterator[O
 
 @pytest.mark.long
 @pytest.mark.proves("R1", "C30")
-async def test_a_process_killed_before_its_first_apply_leaves_nothing(
-    stage_on: MakeStage, hub: Cluster, m1: Cluster, tmp_path: Path
-):
-    async with stage_on() as stage, outside(stage, hub, tmp_path) as process:
-        m1.freeze()
-        try:
-            await stage.run("demo", {"m1": 1})
-
-            async def noted() -> bool:
-                found = await stage.workload("demo")
-                return "stowage.dev/clusters" in found["metadata"].get("annotations", {})
-
-            await until(noted)
-            process.kill()
-            await stage.delete("demo")
-            assert await stage.workload("demo"), "what was begun must be known"
-            await process.start()
-        finally:
-            m1.thaw()
-        await stage.gone("demo", within=90)
-        assert await stage.on("m1") is None
-
-
-@pytest.mark.long
-@pytest.mark.proves("R1", "C30")
 async def test_what_our_scheduler_placed_is_known_without_a_write_of_the_propagator(
     stage_on: MakeStage, hub: Cluster, m1: Cluster, tmp_path: Path
 ):
@@ -171,3 +146,62 @@ async def test_waiting_for_somebody_elses_finalizer_costs_no_time(
         free = {"metadata": {"finalizers": None}}
         await member.merge_patch(CONFIGMAPS, "held", free, namespace=stage.namespace)
         await stage.gone("demo")
+
+
+KILLS = 30
+READ = frozenset({"nodes", "pods", *(resource.plural for resource in USUAL)})
+"""What a propagator lists on a member."""
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("steady")
+@pytest.mark.proves("N6")
+async def test_of_two_replicas_whose_leader_is_killed_each_write_is_made_once(
+    stage_on: MakeStage, hub: Cluster, tmp_path: Path
+):
+    """Who leads lists a member once; who waits, never."""
+    async with stage_on() as stage, outside(stage, hub, tmp_path) as first:
+        await stage.run("demo", {"m1": 1})
+        await stage.becomes("m1", "web", 1, "replicas")
+        replicas = {await leader(stage): first}
+        before = {name: await asked(client) for name, client in stage.members.items()}
+        standby = Outside(hub, stage.hub, tmp_path / "propagator.log")
+        standby.spawn()
+        try:
+            for number in range(KILLS):
+                led = await leader(stage)
+                replicas.pop(led).kill()
+                await stage.place("demo", m1=2 + number)
+                next_, standby = standby, Outside(hub, stage.hub, tmp_path / "propagator.log")
+                standby.spawn()
+                await stage.becomes("m1", "web", 2 + number, "replicas", within=60)
+                holder = await leader(stage)
+                assert holder != led
+                own = next_ if holder.split("_")[1] == str(next_.pid) else standby
+                standby = standby if own is next_ else next_
+                replicas = {holder: own}
+            after = {name: await asked(client) for name, client in stage.members.items()}
+        finally:
+            for each in (standby, *replicas.values()):
+                await asyncio.to_thread(each.end)
+        made = {name: after[name] - before[name] for name in stage.members}
+        assert {of: n for of, n in made["m1"].items() if of[0] != "LIST"} == {
+            ("APPLY", "deployments"): KILLS
+        }
+        assert {of: n for of, n in made["m2"].items() if of[0] != "LIST"} == {}
+        for name in stage.members:
+            for kind in ("nodes", "pods"):
+                # A watch that is cut asks for the member's moment, by a list of one object.
+                assert KILLS <= made[name]["LIST", kind] <= 2 * KILLS
+
+
+async def asked(client: ApiClient) -> Counter[tuple[str, str]]:
+    """What was listed and written there so far."""
+    found = await counted(client, READ)
+    return Counter({of: n for of, n in found.items() if of[0] not in ("GET", "WATCH")})
+
+
+async def leader(stage: Stage) -> str:
+    """The identity of who holds the lease."""
+    lease = await stage.hub.get(LEASES, PROPAGATOR_LEASE, namespace=SYSTEM_NAMESPACE)
+    return str(lease["spec"]["holderIdentity"])

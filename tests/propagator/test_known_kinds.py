@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from crds.names import LABEL_WORKLOAD_UID
 from machinery.api.client import ApiClient
-from machinery.api.resources import CRDS, EVENTS, PODS, Resource
+from machinery.api.resources import CRDS, EVENTS, Resource
 from machinery.errors import Forbidden, Invalid, NotFound
-from machinery.kinds.paths import value_at
 from tests.definitions import definition
 
 from .stage import MakeStage, Stage, settled
@@ -21,19 +19,7 @@ from .waits import until
 
 TRAINS = Resource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob")
 SPARKS = Resource("sparkoperator.k8s.io", "v1beta2", "sparkapplications", "SparkApplication")
-RAYS = Resource("ray.io", "v1", "rayjobs", "RayJob")
 RAY_CLUSTERS = Resource("ray.io", "v1", "rayclusters", "RayCluster")
-JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
-TORCHES = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
-TENSORS = Resource("kubeflow.org", "v1", "tfjobs", "TFJob")
-MPIS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
-VOLCANOS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
-WORKFLOWS = Resource("argoproj.io", "v1alpha1", "workflows", "Workflow")
-FLINKS = Resource("flink.apache.org", "v1beta1", "flinkdeployments", "FlinkDeployment")
-TASKS = Resource("tekton.dev", "v1", "taskruns", "TaskRun")
-POOLS = Resource("kafka.strimzi.io", "v1", "kafkanodepools", "KafkaNodePool")
-DATABASES = Resource("postgresql.cnpg.io", "v1", "clusters", "Cluster")
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 WHEN = "2026-01-01T00:00:00Z"
 
 
@@ -76,134 +62,6 @@ async def test_what_ends_in_its_own_way(stage_on: MakeStage):
     async with stage_on() as stage, serving(stage.members["m1"], kinds=[TRAINS, SPARKS]):
         await _failed_again(stage)
         await _written_no_more(stage)
-
-
-PODS_OF: dict[str, Any] = {"template": {"spec": {"containers": [{"name": "w"}]}}}
-DONE = [{"type": "Succeeded", "status": "True"}]
-ENDS: list[tuple[Resource, dict[str, Any], str, dict[str, Any], str]] = [
-    (
-        RAYS,
-        {"rayClusterSpec": {"headGroupSpec": PODS_OF}},
-        "",
-        {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"},
-        "Complete",
-    ),
-    (
-        JOB_SETS,
-        {"ttlSecondsAfterFinished": 60, "replicatedJobs": []},
-        "ttlSecondsAfterFinished",
-        {"conditions": [{"type": "Completed", "status": "True"}]},
-        "Complete",
-    ),
-    (
-        TORCHES,
-        {"runPolicy": {"ttlSecondsAfterFinished": 60}, "pytorchReplicaSpecs": {"Master": PODS_OF}},
-        "runPolicy.ttlSecondsAfterFinished",
-        {"conditions": DONE},
-        "Complete",
-    ),
-    (
-        MPIS,
-        {"runPolicy": {"ttlSecondsAfterFinished": 60}, "mpiReplicaSpecs": {"Worker": PODS_OF}},
-        "runPolicy.ttlSecondsAfterFinished",
-        {"conditions": [{"type": "Failed", "status": "True"}]},
-        "Failed",
-    ),
-    (
-        VOLCANOS,
-        {"ttlSecondsAfterFinished": 60, "tasks": [{"name": "t", **PODS_OF}]},
-        "ttlSecondsAfterFinished",
-        {"state": {"phase": "Completed"}},
-        "Complete",
-    ),
-    (
-        WORKFLOWS,
-        {"ttlStrategy": {"secondsAfterCompletion": 60}, "entrypoint": "main"},
-        "ttlStrategy",
-        {"phase": "Error"},
-        "Failed",
-    ),
-    (
-        FLINKS,
-        {"job": {"jarURI": "local:///j"}},
-        "",
-        {"jobStatus": {"state": "FINISHED"}},
-        "Complete",
-    ),
-]
-"""A kind, its spec, the path of its TTL, what its controller says at its end, and what comes of it."""
-
-
-@pytest.mark.long
-@pytest.mark.proves("KD33")
-async def test_what_has_ended_is_made_no_more_and_its_ttl_comes_with_its_end(stage: Stage):
-    m1 = stage.members["m1"]
-    async with serving(m1, kinds=[each[0] for each in ENDS]):
-        for of, spec, ttl, end, state in ENDS:
-            name = of.kind.lower()
-            await placed(stage, name, main(of, name, **spec))
-            made = await stage.appears("m1", name, kind=of)
-            assert not ttl or value_at(made["spec"], ttl) is None, f"{of.kind}: too early"
-            await says(stage, of, name, **end)
-            await stage.fares(name, "m1", state)
-            ended = (await stage.share(name, "m1"))["ended"]
-            assert ended["object"] == f"{of.kind} {stage.namespace}/{name}"
-            if ttl:
-                await _stands(stage, of, name, f"spec.{ttl}")
-            found = await stage.appears("m1", name, kind=of)
-            assert found["metadata"]["uid"] == made["metadata"]["uid"]
-            await m1.delete(of, name, namespace=stage.namespace)
-        await settled(stage)
-        await stage.restarted()
-        await settled(stage)
-        for of, spec, _, _, state in ENDS:
-            name = of.kind.lower()
-            assert await stage.on("m1", name, kind=of) is None, f"{of.kind} runs again"
-            edited = main(of, name, **spec, edited=True)
-            await stage.patch(name, {"spec": {"template": edited}})
-            await stage.fares(name, "m1", state)
-        await settled(stage)
-        for of, *_ in ENDS:
-            assert await stage.on("m1", of.kind.lower(), kind=of) is None
-
-
-async def _stands(stage: Stage, of: Resource, name: str, path: str) -> None:
-    async def there() -> bool:
-        return value_at(await stage.on("m1", name, kind=of) or {}, path) is not None
-
-    await until(there)
-
-
-RAY_JOB = main(RAYS, "ray", rayClusterSpec={"headGroupSpec": PODS_OF})
-ONCE: list[tuple[Resource, dict[str, Any], str]] = [
-    (RAYS, RAY_JOB, "spec.rayClusterSpec.headGroupSpec.template.metadata.labels"),
-    (
-        TORCHES,
-        main(TORCHES, "torch", pytorchReplicaSpecs={"Master": PODS_OF}),
-        "spec.pytorchReplicaSpecs.Master.template.metadata.labels",
-    ),
-    (DATABASES, main(DATABASES, "db", instances=1), "spec.inheritedMetadata.labels"),
-    (
-        TENSORS,
-        main(TENSORS, "tf", tfReplicaSpecs={"Worker": PODS_OF}),
-        "spec.tfReplicaSpecs.Worker.template.metadata.labels",
-    ),
-    (TASKS, main(TASKS, "build", taskSpec={"steps": []}), "metadata.labels"),
-    (TRAINS, main(TRAINS, "fit", runtimeRef={"name": "torch"}), "jobset.sigs.k8s.io/jobset-name"),
-    (POOLS, main(POOLS, "brokers", replicas=1), "strimzi.io/pool-name"),
-]
-"""What runs at most once, and where the labels of its pods are: or the label with its name that its
-own controller gives them.
-"""
-
-
-@pytest.mark.long
-@pytest.mark.proves("KD43", "KD57")
-async def test_what_runs_once_goes_before_it_comes_and_by_its_pods(stage: Stage):
-    m1, m2 = stage.members["m1"], stage.members["m2"]
-    async with serving(m1, m2, kinds=[of for of, *_ in ONCE]):
-        for of, template, labels in ONCE:
-            await _once(stage, of, template, labels)
 
 
 def _ray(image: str, replicas: int = 1) -> dict[str, Any]:
@@ -264,57 +122,6 @@ async def _written_no_more(stage: Stage) -> None:
     found = await stage.appears("m1", "pi", kind=SPARKS)
     assert found["metadata"]["generation"] == made["metadata"]["generation"]
     assert found["spec"] == made["spec"]
-
-
-async def _once(stage: Stage, of: Resource, template: dict[str, Any], labels: str) -> None:
-    """Its object is gone at once, and its pod is not: that is what the next cluster waits for."""
-    m1, name = stage.members["m1"], template["metadata"]["name"]
-    await stage.bring(name, {"m1": 1}, template=template, movement={"data": "Leave"})
-    if of is ONCE[0][0]:  # the member's namespace is made with the first object
-        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-        await m1.create(ACCOUNTS, account, namespace=stage.namespace)
-    found = await stage.appears("m1", name, kind=of)
-    ours = value_at(found, labels)
-    marks = ours or {labels: name}
-    assert not ours or ours[LABEL_WORKLOAD_UID]
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"{name}-0", "namespace": stage.namespace, "labels": marks},
-        "spec": {
-            "containers": [{"name": "w", "image": "w"}],
-            "automountServiceAccountToken": False,
-        },
-    }
-    await m1.create(PODS, pod)
-
-    async def seen() -> bool:
-        return bool((await stage.share(name, "m1")).get("current"))
-
-    await until(seen)
-    if of is RAYS:
-        await _kept(stage, name)
-    leaving = {"cluster": "m1", "replicas": 1, "since": WHEN, "cause": "Drained"}
-    moved = {"placements": [{"cluster": "m2", "replicas": 1}], "leaving": [leaving]}
-    await stage.patch(name, {"status": moved}, subresource="status")
-    await stage.goes("m1", name, kind=of)
-    await settled(stage)
-    assert await stage.on("m2", name, kind=of) is None
-    await m1.delete(PODS, f"{name}-0", namespace=stage.namespace)
-    await stage.appears("m2", name, kind=of)
-
-
-async def _kept(stage: Stage, name: str) -> None:
-    """An edit arrives in the object, and its pods keep the template of before."""
-    other = {"template": {"spec": {"containers": [{"name": "w", "image": "w:2"}]}}}
-    edited = main(RAYS, name, rayClusterSpec={"headGroupSpec": other})
-    await stage.patch(name, {"spec": {"template": edited}})
-
-    async def told() -> bool:
-        message = (await stage.condition(name, "Ready")).get("message", "")
-        return f"m1: RayJob {name}: template not rolled out, 1 pod keeps that of before" in message
-
-    await until(told)
 
 
 QUEUE = "a StatefulSet in a queue takes another number only from and to 0"

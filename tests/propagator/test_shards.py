@@ -173,28 +173,6 @@ async def test_another_serves_the_members_of_a_process_that_is_cut_off(steady: N
             assert marks == terms
 
 
-@pytest.mark.long
-@pytest.mark.proves("SC6")
-async def test_the_number_changes_twice_while_a_process_is_cut_off(steady: None) -> None:
-    world = Fleet(*MEMBERS)
-    world.shards(3)
-    async with world.running("a", "b", "c", "d", "e", "f"):
-        await world.until(lambda: world.served(3))
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", **ALL)
-        await world.until(lambda: runs(world, "web", **ALL))
-        world.cut.add(world.holder(1))
-        for number in (5, 3, 4):
-            world.shards(number)
-            world.place("web", **dict.fromkeys(MEMBERS, number))
-            await world.calm(1)
-        world.cut.clear()
-        await world.calm(40)
-        assert world.served(4)
-        assert runs(world, "web", **dict.fromkeys(MEMBERS, 4))
-        assert all(len(world.serving(name)) == 1 for name in MEMBERS)
-
-
 @pytest.mark.proves("SC10")
 async def test_a_number_that_is_none_changes_nothing(steady: None) -> None:
     world = Fleet(*MEMBERS)

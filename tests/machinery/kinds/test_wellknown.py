@@ -10,7 +10,7 @@ from controller.model.place import together
 from controller.model.requests import parts_of
 from crds.fields.shares import ShareHealth
 from machinery.kinds.expressions import value
-from machinery.kinds.profile import values_of
+from machinery.kinds.profile import TtlWhen, values_of
 from machinery.kinds.readiness import Result, counts_of, judge
 from machinery.kinds.table import profile_of
 from machinery.kinds.templates import claims_in
@@ -288,6 +288,9 @@ def test_how_a_job_set_a_spark_application_and_a_volcano_job_end() -> None:
     ):
         assert judged(SPARK, applicationState={"state": state})[0].result is result
 
+    flink = of("flink.apache.org/v1beta1", "FlinkDeployment", job={"jarURI": "local:///j"})
+    assert judged(flink, jobStatus={"state": "FINISHED"})[0].result is Result.SUCCEEDED
+
     volcano = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"tasks": []}}
     aborted, _ = judged(volcano, state={"phase": "Aborted"})
     assert (aborted.health, aborted.result) == (ShareHealth.SUSPENDED, None)
@@ -326,6 +329,18 @@ def test_a_training_job_is_ready_with_all_of_its_workers_and_ends(body: Any) -> 
     assert found.ended.ttl == "spec.runPolicy.ttlSecondsAfterFinished"
     slept = {**body, "spec": {**body["spec"], "runPolicy": {"suspend": True}}}
     assert judged(slept, conditions=running)[0].health is ShareHealth.SUSPENDED
+
+
+@pytest.mark.proves("KD33")
+def test_where_what_ends_says_how_long_it_stays() -> None:
+    ended = {(each.group, each.kind): each.ended for each in WELL_KNOWN}
+    for group, kind, ttl, when in (
+        ("jobset.x-k8s.io", "JobSet", "spec.ttlSecondsAfterFinished", TtlWhen.ENDED),
+        ("batch.volcano.sh", "Job", "spec.ttlSecondsAfterFinished", TtlWhen.ENDED),
+        ("argoproj.io", "Workflow", "spec.ttlStrategy", TtlWhen.ENDED),
+        ("sparkoperator.k8s.io", "SparkApplication", "spec.timeToLiveSeconds", TtlWhen.CREATED),
+    ):
+        assert (ended[group, kind].ttl, ended[group, kind].ttl_when) == (ttl, when)
 
 
 @pytest.mark.proves("KD33")

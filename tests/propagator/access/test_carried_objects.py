@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-import crds
 from crds.names import LABEL_WORKLOAD_UID
-from machinery.api.resources import CRDS, MEMBER_CLUSTERS, NAMESPACES, NODES, WORKLOADS, Resource
-from machinery.errors import Invalid, NotFound
+from machinery.api.resources import CRDS, MEMBER_CLUSTERS, NAMESPACES, NODES, Resource
+from machinery.errors import NotFound
 from propagator.access import carried_objects
 from stowage.playground.controlplanes import Cluster
 from tests.definitions import definition
@@ -183,84 +182,6 @@ async def test_our_labels_are_taken_out_where_admission_does_not_look(stage: Sta
     found = (await stage.on("m1", "pods", kind=kind))["template"]["metadata"]
     assert found["labels"] == {"stowage.dev/workload-policy": "p", "mine": "too"}
     assert "annotations" not in found
-
-
-def carrying(stage: Stage, name: str, manifest: dict[str, Any]) -> dict[str, Any]:
-    """A Workload as it is sent to the hub."""
-    return {
-        "apiVersion": "stowage.dev/v1alpha1",
-        "kind": "Workload",
-        "metadata": {"name": name, "namespace": stage.namespace},
-        "spec": {
-            "schedulerName": "the-test",
-            "targetDeployment": {"apiVersion": "apps/v1", "kind": "Deployment"},
-            "manifests": [manifest],
-        },
-    }
-
-
-@pytest.mark.long
-@pytest.mark.proves("S3")
-async def test_a_stored_kind_that_is_none_is_told_and_can_be_deleted(stage: Stage, hub: Cluster):
-    """Workloads from before the schema knew the pattern are there still."""
-    bad = {**configmap("conf"), "apiVersion": "../../x?watch=1/v1"}
-    body = carrying(stage, "old", bad)
-    definition = next(
-        each for each in crds.manifests() if each["metadata"]["name"] == "workloads.stowage.dev"
-    )
-    text = json.dumps(definition)
-    items = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-    carried = items["spec"]["properties"]["manifests"]["items"]["properties"]
-    for field in ("apiVersion", "kind"):
-        del carried[field]["pattern"]
-
-    async def stored() -> bool:
-        try:
-            await stage.hub.create(WORKLOADS, body)
-        except Invalid:
-            return False
-        return True
-
-    async def strict_again() -> bool:
-        try:
-            await stage.hub.create(WORKLOADS, body, dry_run=True)
-        except Invalid:
-            return True
-        except Exception:  # noqa: BLE001 - it exists already: not strict yet
-            return False
-        return False
-
-    flags = ("apply", "--server-side", "--force-conflicts", "-f", "-")
-    try:
-        await asyncio.to_thread(hub.kubectl, *flags, input=json.dumps(definition))
-        await until(stored)
-    finally:
-        await asyncio.to_thread(hub.kubectl, *flags, input=text)
-    body["metadata"]["name"] = "newer"
-    await until(strict_again)
-    await stage.place("old", m1=1)
-    message = await stage.refused("old", "Rejected")
-    assert message.startswith("spec.manifests[0]: apiVersion '../../x?watch=1/v1'")
-    finalizers = {"metadata": {"finalizers": ["stowage.dev/propagation"]}}
-    await stage.patch("old", finalizers)
-    await stage.end("old")
-
-
-@pytest.mark.long
-@pytest.mark.proves("S3", "S14")
-async def test_a_workload_that_nests_without_end_stops_nobody(stage: Stage, hub: Cluster):
-    """An API server takes 10,000 levels, a decoder 1,000: it must not spoil the list for others."""
-    body = carrying(stage, "deep", {**configmap("conf"), "x": "DEEP"})
-    path = f"/apis/stowage.dev/v1alpha1/namespaces/{stage.namespace}/workloads"
-    text = json.dumps(body).replace('"DEEP"', DEEP)
-    await asyncio.to_thread(hub.kubectl, "create", "--raw", path, "-f", "-", input=text)
-    await stage.bring("after", {"m1": 1})
-    await stage.restarted()
-    await stage.patch("after", {"spec": {"manifests": [configmap("conf")]}})
-    await stage.appears("m1", "conf", kind=CONFIGMAPS)
-    gone = ("-n", stage.namespace, "delete", "workload", "deep", "--wait=false")
-    await asyncio.to_thread(hub.kubectl, *gone)
-    await asyncio.to_thread(_ended, hub, stage.namespace, "deep")
 
 
 @pytest.mark.long

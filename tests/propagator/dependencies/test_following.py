@@ -12,20 +12,24 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import (
     CONFIG_MAPS,
     EVENTS,
-    MEMBER_CLUSTERS,
-    NAMESPACES,
     PODS,
     SECRETS,
     SERVICE_ACCOUNTS,
-    SERVICES,
     Resource,
 )
-from machinery.errors import AlreadyExists, NotFound
-from tests.propagator.stage import KINDS, MakeStage, Stage, configmap, deployment, settled
+from machinery.errors import AlreadyExists
+from tests.propagator.stage import (
+    DEPLOYMENTS,
+    KINDS,
+    MakeStage,
+    Stage,
+    configmap,
+    deployment,
+    settled,
+)
 from tests.propagator.waits import LOOKS, until
 
 STATEFUL_SETS = KINDS["StatefulSet"]
-KINDS_THERE = (CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, SERVICES)
 SOON = 10.0
 """Seconds: within so many the members have what the hub has."""
 
@@ -148,88 +152,6 @@ async def stays(stage: Stage, member: str, name: str, kind: Resource = CONFIG_MA
     """Whatever was done before."""
     await settled(stage)
     assert await stage.on(member, name, kind=kind) is not None
-
-
-@pytest.mark.long
-@pytest.mark.proves("DP1")
-async def test_all_that_pods_need_is_there_before_they_can_be(stage: Stage):
-    await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
-    await make(stage, SECRETS, "db", data={"password": encoded("one")})
-    config = {".dockerconfigjson": encoded('{"auths": {}}')}
-    for name in ("pull", "account-pull"):
-        await make(stage, SECRETS, name, type="kubernetes.io/dockerconfigjson", data=config)
-    await make(stage, SERVICE_ACCOUNTS, "runner", imagePullSecrets=[{"name": "account-pull"}])
-    template = pods(
-        **mounting("settings"),
-        **asking("db"),
-        imagePullSecrets=[{"name": "pull"}],
-        serviceAccountName="runner",
-    )
-    await follow(stage, "demo", template)
-    await stage.place("demo", m1=1)
-    await stage.propagated("demo")
-    there = {
-        "settings": CONFIG_MAPS,
-        "db": SECRETS,
-        "pull": SECRETS,
-        "account-pull": SECRETS,
-        "runner": SERVICE_ACCOUNTS,
-    }
-    main = await stage.appears("m1")
-    for name, kind in there.items():
-        found = await stage.on("m1", name, kind=kind)
-        assert found is not None, name
-        version = int(found["metadata"]["resourceVersion"])
-        assert version < int(main["metadata"]["resourceVersion"]), name
-        assert await stage.on("m2", name, kind=kind) is None
-    assert (await stage.on("m1", "pull", kind=SECRETS))["type"].endswith("dockerconfigjson")
-    await says(stage, "demo", **{f"{k.kind}/{n}": "Synced" for n, k in there.items()})
-
-
-@pytest.mark.long
-@pytest.mark.proves("DP2")
-async def test_a_workload_that_does_not_follow_has_nothing_read_or_copied(
-    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
-):
-    asked: list[str] = []
-    request, watch = ApiClient.request, ApiClient.watch
-
-    async with stage_on() as stage:
-
-        async def requested(self: ApiClient, method: str, path: str, **how: Any) -> Any:
-            if self.connection.server == stage.hub.connection.server and self is not stage.hub:
-                asked.append(path)
-            return await request(self, method, path, **how)
-
-        def watched(self: ApiClient, res: Resource, **how: Any) -> Any:
-            if self.connection.server == stage.hub.connection.server and self is not stage.hub:
-                asked.append(res.path(how.get("namespace")))
-            return watch(self, res, **how)
-
-        monkeypatch.setattr(ApiClient, "request", requested)
-        monkeypatch.setattr(ApiClient, "watch", watched)
-
-        def reads() -> list[str]:
-            inside = f"/namespaces/{stage.namespace}/"
-            plurals = [each.plural for each in KINDS_THERE]
-            return [p for p in asked if inside in p and any(f"/{k}" in p for k in plurals)]
-
-        await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
-        await make(stage, SECRETS, "db", data={"password": encoded("one")})
-        template = pods(**mounting("settings"), **asking("db"))
-        for name, spec in (("none", {}), ("said", {"dependencies": "None"})):
-            await stage.bring(
-                name, {"m1": 1}, template=pods(name) | {"spec": template["spec"]}, **spec
-            )
-        await settled(stage)
-        assert asked, "the hub was asked for something"
-        assert not reads()
-        assert await stage.on("m1", "settings", kind=CONFIG_MAPS) is None
-        assert await stage.on("m1", "db", kind=SECRETS) is None
-        assert "dependencies" not in await stage.status("none")
-        await stage.patch("none", {"spec": {"dependencies": "Follow"}})
-        await stage.appears("m1", "settings", kind=CONFIG_MAPS)
-        assert reads(), "and what follows is found by the same means"
 
 
 @pytest.mark.proves("DP3")
@@ -374,65 +296,6 @@ async def test_two_workloads_share_an_object(stage: Stage):
 
 
 @pytest.mark.long
-@pytest.mark.proves("DP7")
-@pytest.mark.parametrize("order", [("takes", "joins"), ("joins", "takes")])
-async def test_an_object_that_was_there_is_taken_over_by_one_and_joined_by_the_other(
-    stage: Stage, order: tuple[str, str]
-):
-    await stage.space_on("m1")
-    await make(stage, SECRETS, "db", on=stage.members["m1"], data={"password": encoded("own")})
-    await make(stage, SECRETS, "db", data={"password": encoded("hub")})
-    adoption = {"takes": "IfUnowned", "joins": "Never"}
-    for name in order:
-        await follow(stage, name, pods(name, **asking("db")), adoption=adoption[name])
-        await stage.place(name, m1=1)
-        if name == "joins" and order[0] == name:
-            said = await stage.refused(name, "AlreadyExists")
-            assert "exists and is not ours" in said
-            assert await stage.on("m1", name) is None, "it waits for what its pods need"
-        else:
-            await stage.propagated(name)
-    for name in order:
-        await stage.refused(name, "Propagated", within=60)
-    found = await stage.on("m1", "db", kind=SECRETS)
-    assert found["data"] == {"password": encoded("hub")}
-    owners = {a for a in found["metadata"]["annotations"] if a.startswith("owner.stowage.dev/")}
-    assert owners == {f"owner.stowage.dev/{await uid_of(stage, name)}" for name in order}
-
-
-@pytest.mark.long
-@pytest.mark.proves("DP8")
-async def test_what_a_workload_brings_along_by_itself_wins(stage: Stage):
-    await make(stage, CONFIG_MAPS, "settings", data={"color": "hub"})
-    await make(stage, SECRETS, "db", data={"password": encoded("one")})
-    await follow(
-        stage,
-        "demo",
-        pods(**mounting("settings"), **asking("db")),
-        manifests=[configmap("settings", color="manifest")],
-        resources=[{"name": "db"}],
-    )
-    await stage.place("demo", m1=1)
-    await stage.propagated("demo")
-    await settled(stage)
-    found = await stage.on("m1", "settings", kind=CONFIG_MAPS)
-    assert found["data"] == {"color": "manifest"}
-    assert await states(stage, "demo") == {}
-    # A Workload that follows what another one has as a resource writes the very same object.
-    await follow(stage, "other", pods("other", **asking("db")))
-    await stage.place("other", m1=1)
-    await stage.propagated("other")
-    await settled(stage)
-    version = (await stage.on("m1", "db", kind=SECRETS))["metadata"]["resourceVersion"]
-    for name in ("demo", "other"):
-        await stage.patch(name, {"spec": {"replicas": 2}})
-        await stage.becomes("m1", "web" if name == "demo" else name, 1, "replicas")
-    await settled(stage)
-    again = (await stage.on("m1", "db", kind=SECRETS))["metadata"]["resourceVersion"]
-    assert again == version, "no fight"
-
-
-@pytest.mark.long
 @pytest.mark.proves("DP8")
 async def test_what_another_workload_has_in_its_manifests_is_its_own(stage: Stage):
     await make(stage, CONFIG_MAPS, "settings", data={"color": "hub"})
@@ -470,53 +333,6 @@ async def test_a_share_that_moves_has_its_dependencies_first_and_leaves_them_las
     assert await stage.on("m2", "settings", kind=CONFIG_MAPS) is not None
 
 
-@pytest.mark.long
-@pytest.mark.proves("DP10")
-async def test_an_owner_says_later_that_it_never_travels(stage: Stage):
-    for name in ("kept", "closed"):
-        await make(stage, SECRETS, name, data={"password": encoded("one")})
-    await follow(stage, "demo", pods(**asking("kept", "closed")), resources=[{"name": "kept"}])
-    await stage.place("demo", m1=1)
-    await stage.propagated("demo")
-    await run_pod(stage, "m1", "demo", **asking("closed"))
-    never = {"metadata": {"labels": {"stowage.dev/follow": "false"}}}
-    for name in ("kept", "closed"):
-        await stage.hub.merge_patch(SECRETS, name, never, namespace=stage.namespace)
-    await stage.goes("m1", "closed", kind=SECRETS)
-    await says(stage, "demo", **{"Secret/closed": "Refused"})
-    (told_of,) = (await stage.status("demo"))["dependencies"]
-    assert "stowage.dev/follow" in told_of["message"]
-    assert await stage.on("m1", "kept", kind=SECRETS) is not None, "that was asked for by name"
-    await stage.propagated("demo")
-
-
-@pytest.mark.long
-@pytest.mark.proves("DP11")
-async def test_only_objects_of_the_workloads_own_namespace_are_read(stage: Stage):
-    """The same names in the target namespace on the hub, and elsewhere, are another's."""
-    target = f"{stage.namespace}-target"
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": target}}
-    await stage.hub.create(NAMESPACES, space)
-    for name, namespace in (("db", target), ("other", target), ("db", stage.namespace)):
-        body = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": name},
-            "data": {"from": encoded(namespace)},
-        }
-        await stage.hub.create(SECRETS, body, namespace=namespace)
-    template = pods(**asking("db", "other", "../../kube-system/secrets/x"))
-    await follow(stage, "demo", template, targetNamespace=target)
-    await stage.place("demo", m1=1)
-    await stage.appears("m1", "db", kind=SECRETS, namespace=target)
-    found = await stage.on("m1", "db", kind=SECRETS, namespace=target)
-    assert found["data"] == {"from": encoded(stage.namespace)}
-    await until(lambda: states(stage, "demo"))
-    told_of = await states(stage, "demo")
-    assert told_of["Secret/other"] == "Missing"
-    assert await stage.on("m1", "other", kind=SECRETS, namespace=target) is None
-
-
 @pytest.mark.proves("DP14")
 async def test_what_is_missing_holds_nothing_back_and_comes_later(stage: Stage):
     await follow(stage, "demo", pods(**mounting("settings"), serviceAccountName="runner"))
@@ -545,7 +361,7 @@ async def test_what_is_missing_holds_nothing_back_and_comes_later(stage: Stage):
     await says(stage, "demo", **dict.fromkeys(names, "Synced"))
 
 
-@pytest.mark.proves("DP15")
+@pytest.mark.proves("DP15", "C32")
 async def test_an_edit_on_a_member_is_mended(stage: Stage):
     await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
     await follow(stage, "demo", pods(**mounting("settings")))
@@ -556,6 +372,11 @@ async def test_an_edit_on_a_member_is_mended(stage: Stage):
     await data_on(stage, "m1", "settings", {"color": "blue"})
     await stage.members["m1"].delete(CONFIG_MAPS, "settings", namespace=stage.namespace)
     await data_on(stage, "m1", "settings", {"color": "blue"})
+    await stage.stop()
+    seven = {"spec": {"replicas": 7}}
+    await stage.members["m1"].merge_patch(DEPLOYMENTS, "web", seven, namespace=stage.namespace)
+    stage.start()
+    await stage.becomes("m1", "web", 1, "replicas")
 
 
 @pytest.mark.proves("DP16")
@@ -573,33 +394,6 @@ async def test_of_65_objects_64_go_along_and_that_is_said(stage: Stage):
     assert there == {*names} - {"c00"}
     await until(lambda: states(stage, "demo"))
     assert list(await states(stage, "demo")) == [f"ConfigMap/{n}" for n in names[:0:-1]]
-
-
-@pytest.mark.long
-@pytest.mark.proves("DP17")
-async def test_a_cluster_gets_what_its_own_pods_name(stage: Stage):
-    for name in ("settings", "settings-2"):
-        await make(stage, CONFIG_MAPS, name, data={"which": name})
-    another = {"op": "replace", "path": f"{_VOLUME}/configMap/name", "value": "settings-2"}
-    override = {
-        "name": "second",
-        "clusterSelector": {"matchLabels": {"stowage.dev/cluster": "m2"}},
-        "jsonPatch": [another],
-    }
-    await follow(stage, "demo", pods(**mounting("settings")), overrides=[override])
-    await stage.place("demo", m1=1, m2=1)
-    await stage.propagated("demo")
-    for member, own, others in (
-        ("m1", "settings", "settings-2"),
-        ("m2", "settings-2", "settings"),
-    ):
-        assert await stage.on(member, own, kind=CONFIG_MAPS) is not None
-        assert await stage.on(member, others, kind=CONFIG_MAPS) is None
-    names = ("ConfigMap/settings", "ConfigMap/settings-2")
-    await says(stage, "demo", **dict.fromkeys(names, "Synced"))
-
-
-_VOLUME = "/spec/template/spec/volumes/0"
 
 
 @pytest.mark.proves("DP19")
@@ -667,45 +461,3 @@ async def test_many_workloads_share_one_watch_and_one_write(
             for each in (before, after)
         )
         assert [len(each) for each in owners] == [10, 10]
-
-
-@pytest.mark.long
-@pytest.mark.proves("DP2")
-async def test_what_is_followed_no_more_goes(stage: Stage):
-    await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
-    await follow(stage, "demo", pods(**mounting("settings")))
-    await stage.place("demo", m1=1)
-    await stage.propagated("demo")
-    await says(stage, "demo", **{"ConfigMap/settings": "Synced"})
-    await stage.patch("demo", {"spec": {"dependencies": "None"}})
-    await stage.goes("m1", "settings", kind=CONFIG_MAPS)
-    await says(stage, "demo")
-
-
-@pytest.mark.long
-async def test_a_claim_is_not_followed_and_that_is_said(stage: Stage):
-    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-    await follow(stage, "demo", pods(volumes=[volume]))
-    await stage.place("demo", m1=1)
-    await stage.propagated("demo")
-    await until(lambda: states(stage, "demo"))
-    assert (await stage.status("demo"))["dependencies"] == [
-        {
-            "kind": "PersistentVolumeClaim",
-            "name": "data",
-            "state": "Refused",
-            "message": "not followed, put it into spec.manifests",
-        }
-    ]
-
-
-@pytest.mark.long
-async def test_a_member_that_does_not_take_the_namespace_gets_nothing(stage: Stage):
-    await make(stage, CONFIG_MAPS, "settings", data={"color": "blue"})
-    allow = {"spec": {"namespaces": {"allow": ["elsewhere"]}}}
-    await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", allow)
-    await follow(stage, "demo", pods(**mounting("settings")))
-    await stage.place("demo", m1=1)
-    await stage.refused("demo", "NamespaceNotAllowed")
-    with pytest.raises(NotFound):
-        await stage.members["m1"].get(NAMESPACES, stage.namespace)

@@ -21,7 +21,6 @@ from tests.propagator.dependencies.test_following import (
     make,
     mounting,
     pods,
-    says,
 )
 from tests.propagator.stage import MakeStage, Stage, settled
 
@@ -103,53 +102,3 @@ async def _metrics(stage: Stage) -> str:
     writer.close()
     assert "stowage_" in text
     return text
-
-
-@pytest.mark.long
-@pytest.mark.proves("DP1", "DP17")
-async def test_commands_say_what_goes_along_and_how_far_it_is(
-    stage: Stage, hub: Cluster, tmp_path: Any
-):
-    await make(stage, CONFIG_MAPS, "settings", data={"word": "one"})
-    never = {"stowage.dev/follow": "false"}
-    await make(stage, SECRETS, "closed", labels=never, data={"word": encoded("two")})
-    override = {
-        "name": "second",
-        "clusterSelector": {"matchLabels": {"stowage.dev/cluster": "m2"}},
-        "patch": {"spec": {"template": {"spec": {"serviceAccountName": "runner"}}}},
-    }
-    template = pods(**mounting("settings"), **asking("closed"))
-    await follow(stage, "demo", template, overrides=[override], schedulerName="stowage")
-    file = tmp_path / "demo.yaml"
-    meta = {"name": "planned", "namespace": stage.namespace}
-    spec = {
-        "template": template,
-        "dependencies": "Follow",
-        "targetCluster": {"name": "m1"},
-    }
-    body = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "metadata": meta}
-    file.write_text(json.dumps(body | {"spec": spec}))
-    for member in ("m1", "m2"):
-        virtual = {"spec": {"virtual": True}}
-        await stage.hub.merge_patch(MEMBER_CLUSTERS, member, virtual)
-    said = await command(hub, stage, "plan", "-f", str(file))
-    assert (
-        "  brings along: ConfigMap settings (found), Secret closed (its label "
-        "stowage.dev/follow says that it never travels)"
-    ) in said.splitlines()
-    await stage.place("demo", m1=1, m2=1)
-    await says(
-        stage,
-        "demo",
-        **{
-            "ConfigMap/settings": "Synced",
-            "Secret/closed": "Refused",
-            "ServiceAccount/runner": "Missing",
-        },
-    )
-    lines = (await command(hub, stage, "explain", "wl/demo")).splitlines()
-    assert "brings along on m1: ConfigMap settings (Synced), Secret closed (Refused)" in lines
-    assert (
-        "brings along on m2: ServiceAccount runner (Missing), ConfigMap settings (Synced), "
-        "Secret closed (Refused)"
-    ) in lines

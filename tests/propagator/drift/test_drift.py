@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from machinery.api.resources import EVENTS, SECRETS, Resource
-from machinery.errors import NotFound
-from propagator.drift import records
+from machinery.api.resources import EVENTS, Resource
+from machinery.errors import Invalid, NotFound
 from tests.definitions import definition
 from tests.propagator.stage import (
     CONFIGMAPS,
@@ -19,12 +18,8 @@ from tests.propagator.stage import (
     MakeStage,
     Stage,
     configmap,
-    counted,
-    settled,
 )
 from tests.propagator.waits import until
-
-NGINX = "registry.k8s.io/pause:3.10"
 
 
 def template(image: str = "nginx:1", **more: Any) -> dict[str, Any]:
@@ -86,11 +81,8 @@ async def pushed(stage: Stage, **spec: Any) -> None:
 IMAGE = "spec.template.spec.containers[main].image"
 
 
-@pytest.mark.long
-@pytest.mark.proves("X1")
-async def test_a_change_is_repaired_and_told_for_ten_minutes(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-):
+@pytest.mark.proves("X1", "X5")
+async def test_a_change_is_repaired_and_told_and_a_fight_is_contended_with_its_path(stage: Stage):
     await pushed(stage)
     await set_image(stage, "nginx:2")
     told = await tells(stage, "Repaired", IMAGE)
@@ -101,56 +93,20 @@ async def test_a_change_is_repaired_and_told_for_ten_minutes(
         {"path": IMAGE, "hub": "nginx:1", "member": "nginx:2", "manager": "kubectl-set"}
     ]
     assert await stage.condition("web", "Drifted") == {}
-    await stage.restarted()
-    await stage.patch("web", {"spec": {"targetDeployment": {"spec": {"paused": False}}}})
-    await stage.propagated("web")
-    assert await drift(stage) == [told], "another process tells of it as well"
-    monkeypatch.setattr(records, "REPAIRED_SECONDS", 1.0)
-    await stage.restarted()
-    await stage.patch("web", {"spec": {"targetDeployment": {"spec": {"paused": True}}}})
-    await until(lambda: _nothing(stage))
+    number = 0
 
+    async def contended() -> bool:
+        nonlocal number
+        if await image_on(stage) == "nginx:1":
+            number += 1
+            await set_image(stage, f"nginx:{number + 100}", "other-tool")
+        return [each["state"] for each in await drift(stage)] == ["Contended"]
 
-async def _nothing(stage: Stage) -> bool:
-    return not await drift(stage)
-
-
-async def _image(stage: Stage, image: str) -> bool:
-    return await image_on(stage) == image
-
-
-async def _told(stage: Stage, image: str) -> bool:
-    return [each["paths"][0]["member"] for each in await drift(stage)] == [image]
-
-
-@pytest.mark.long
-@pytest.mark.proves("X2")
-@pytest.mark.parametrize(
-    ("manager", "told"), [("kube-controller-manager", False), ("kubectl", True)]
-)
-async def test_replicas_that_an_autoscaler_holds_are_left_and_are_no_drift(
-    stage: Stage, manager: str, told: bool
-):
-    await pushed(stage, drift="Report")
-    await stage.members["m1"].request(
-        "PATCH",
-        f"{DEPLOYMENTS.path(stage.namespace, 'web')}/scale",
-        params={"fieldManager": manager},
-        body={"spec": {"replicas": 4}},
-        content_type="application/merge-patch+json",
-    )
-
-    async def noted() -> bool:
-        found = await stage.on("m1")
-        assert found is not None
-        return "stowage.dev/drift" in found["metadata"]["annotations"]
-
-    await until(noted)
-    if told:
-        await tells(stage, "Reported", "spec.replicas")
-    await settled(stage)
-    assert bool(await drift(stage)) is told
-    await stage.becomes("m1", "web", 4, "replicas")
+    await until(contended)
+    message = await stage.refused("web", "Conflict", IMAGE, "other-tool")
+    assert message.startswith("m1: Deployment")
+    drifted = await stage.condition("web", "Drifted")
+    assert (drifted["status"], drifted["reason"]) == ("True", "Contended")
 
 
 async def scaled(stage: Stage, kind: Resource, name: str, way: str, to: int) -> None:
@@ -250,71 +206,6 @@ async def test_a_number_that_is_left_to_others_stays_at_0_and_until_it_is_edited
         await all_have(4, 4)
 
 
-@pytest.mark.long
-@pytest.mark.proves("X3")
-async def test_what_others_add_is_neither_told_nor_written_over(stage: Stage):
-    await pushed(stage)
-    before = await counted(stage.members["m1"], {"deployments"})
-    added = {
-        "metadata": {"labels": {"theirs": "yes"}},
-        "spec": {
-            "minReadySeconds": 5,
-            "template": {
-                "spec": {"containers": [{"name": "sidecar", "image": "envoy:1"}]},
-            },
-        },
-    }
-    await stage.members["m1"].request(
-        "PATCH",
-        DEPLOYMENTS.path(stage.namespace, "web"),
-        body=added,
-        content_type="application/strategic-merge-patch+json",
-    )
-    await settled(stage)
-    assert await drift(stage) == []
-    found = await stage.on("m1")
-    assert found is not None
-    assert len(found["spec"]["template"]["spec"]["containers"]) == 2
-    after = await counted(stage.members["m1"], {"deployments"})
-    read = ("WATCH", "GET")
-    written = {verb: n for (verb, _), n in (after - before).items() if verb not in read}
-    assert written == {"PATCH": 1}, "the one of this test"
-
-
-@pytest.mark.long
-@pytest.mark.proves("X4")
-async def test_of_a_secret_only_the_path_is_told(stage: Stage):
-    secret = {"metadata": {"name": "creds", "namespace": stage.namespace}}
-    await stage.hub.create(SECRETS, {**secret, "data": {"key": "c2VzYW1l"}})
-    await pushed(stage, resources=[{"name": "creds"}], drift="Report")
-    await stage.members["m1"].merge_patch(
-        SECRETS, "creds", {"data": {"key": "b3BlbmVk"}}, namespace=stage.namespace
-    )
-    told = await tells(stage, "Reported", "data.key")
-    assert (told["paths"][0]["hub"], told["paths"][0]["member"]) == ("", "")
-    assert "b3BlbmVk" not in str(await stage.workload("web"))
-
-
-@pytest.mark.long
-@pytest.mark.proves("X5")
-async def test_a_field_that_is_fought_over_is_contended_with_its_path(stage: Stage):
-    await pushed(stage)
-    number = 0
-
-    async def contended() -> bool:
-        nonlocal number
-        if await image_on(stage) == "nginx:1":
-            number += 1
-            await set_image(stage, f"nginx:{number + 100}", "other-tool")
-        return [each["state"] for each in await drift(stage)] == ["Contended"]
-
-    await until(contended)
-    message = await stage.refused("web", "Conflict", IMAGE, "other-tool")
-    assert message.startswith("m1: Deployment")
-    drifted = await stage.condition("web", "Drifted")
-    assert (drifted["status"], drifted["reason"]) == ("True", "Contended")
-
-
 @pytest.mark.proves("X12")
 @pytest.mark.parametrize("mode", ["Repair", "Report"])
 async def test_a_deleted_object_is_made_again_and_is_no_drift(stage: Stage, mode: str):
@@ -392,3 +283,23 @@ async def test_an_apply_that_fails_for_a_version_that_is_gone_is_mended_and_told
         return any(each["reason"] == "ManagedFieldsMended" for each in events["items"])
 
     await until(told)
+
+
+@pytest.mark.proves("KD58")
+async def test_what_is_ours_is_ignored_nowhere(stage: Stage):
+    for path, words in (
+        ("spec.replicas", "number of units is Stowage's"),
+        ("spec.selector.matchLabels", "the selector"),
+        ("metadata.name", "spec.ignoreFields[0].paths[0]"),
+        ('metadata.annotations["stowage.dev/hub"]', "labels and annotations of stowage.dev"),
+        ("status.phase", "spec.ignoreFields[0].paths[0]"),
+    ):
+        with pytest.raises(Invalid) as refusal:
+            await stage.create("web", ignoreFields=[{"paths": [path]}])
+        assert words in str(refusal.value)
+    other = {"target": {"kind": "ConfigMap", "name": "none"}, "paths": ["spec.a"]}
+    with pytest.raises(Invalid, match="target must name"):
+        await stage.create("web", manifests=[configmap("one")], ignoreFields=[other])
+    secret = {"target": {"kind": "Secret", "name": "s"}, "name": "a", "path": "status.a"}
+    with pytest.raises(Invalid, match="Secret"):
+        await stage.create("web", statusFields=[secret])

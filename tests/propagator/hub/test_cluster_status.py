@@ -17,11 +17,13 @@ from machinery.api.resources import SERVICES
 from machinery.kinds.readiness import counts_of
 from machinery.types.bounds import TooMuch
 from machinery.types.selectors import label_value
+from propagator.hub import cluster_status
 from propagator.members.capacity.kept import Node, Pod, WireNode, WirePod, slim_node, slim_pod
 from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.health import UNKNOWN_PROVIDER, provider_of
 from propagator.members.objects import managed
 from propagator.members.sanitize import load_balancer, resources
+from propagator.types.cluster import MemberCluster
 
 NASTY = st.sampled_from(
     [
@@ -49,6 +51,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=4),
     max_leaves=12,
 )
+DRAIN = {"key": "stowage.dev/drain", "value": "maintenance", "effect": "NoExecute"}
 READY = [{"type": "Ready", "status": "True"}]
 
 
@@ -167,3 +170,23 @@ def test_labels_beyond_what_kubernetes_takes_make_an_object_unreadable() -> None
     large = {"metadata": {"annotations": {"a": "x" * 600_000}}}
     with pytest.raises(TooMuch):
         managed(SERVICES, large)
+
+
+@pytest.mark.proves("Q20")
+@pytest.mark.parametrize(
+    ("ready", "spec", "said", "state"),
+    [
+        ("True", {}, "", "Ready"),
+        ("False", {}, "", "NotReady"),
+        ("True", {"unschedulable": True}, "", "Ready,SchedulingDisabled"),
+        ("True", {"unschedulable": True, "taints": [DRAIN]}, "", "Ready,Draining"),
+        ("True", {"unschedulable": True, "taints": [DRAIN]}, "Draining", "Ready,Draining"),
+        ("True", {"taints": [DRAIN]}, "Drained", "Ready,Drained"),
+    ],
+)
+def test_a_cordon_and_a_drain_are_shown_as_of_nodes(
+    ready: str, spec: dict[str, Any], said: str, state: str
+) -> None:
+    cluster = msgspec.convert({"metadata": {"name": "m1"}, "spec": spec}, MemberCluster)
+    told = [{"type": "Ready", "status": ready}, {"type": "Evacuating", "reason": said}]
+    assert cluster_status._state(cluster, {"conditions": told}) == state

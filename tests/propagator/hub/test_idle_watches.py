@@ -31,16 +31,6 @@ BUDGET = {
     "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
 }
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-INVENTED = [
-    "autoscaling/v2/HorizontalPodAutoscaler",
-    "coordination.k8s.io/v1/Lease",
-    "discovery.k8s.io/v1/EndpointSlice",
-    "networking.k8s.io/v1/NetworkPolicy",
-    "v1/LimitRange",
-    "v1/PodTemplate",
-    "v1/ResourceQuota",
-    "v1/ServiceAccount",
-]
 
 
 def watched(stage: Stage) -> set[str]:
@@ -77,38 +67,6 @@ async def test_a_kind_is_watched_while_somebody_uses_it(stage: Stage):
     assert "ConfigMap" in noted
     await stage.patch("demo", {"spec": {"manifests": [BUDGET]}})
     await stage.appears("m1", "keep", kind=BUDGETS)
-
-
-@pytest.mark.long
-@pytest.mark.proves("S14")
-async def test_kinds_that_somebody_invented_are_forgotten(stage: Stage):
-    """On a hub without our policies anybody may write the annotation."""
-    await stage.bring("demo", {"m1": 1})
-    before = watched(stage)
-    noted = (await stage.workload("demo"))["metadata"]["annotations"][ANNOTATION_KINDS]
-    invented = {"annotations": {ANNOTATION_KINDS: ",".join([noted, *INVENTED])}}
-    await stage.patch("demo", {"metadata": invented, "spec": {"replicas": 2}})
-    await until(lambda: len(watched(stage)) == len(before) + len(INVENTED))
-    await until(lambda: all(i.synced for i in stage.process.term.registry.get("m1").link.watches))
-    await settled(stage)
-    await sweep(stage)
-    await sweep(stage)
-    assert watched(stage) == before
-    found = await stage.workload("demo")
-    assert found["metadata"]["annotations"][ANNOTATION_KINDS] == noted
-
-
-@pytest.mark.long
-@pytest.mark.proves("S14")
-async def test_the_watches_of_a_deleted_workload_end(stage: Stage):
-    await stage.push("other")
-    before = watched(stage)
-    await stage.bring("demo", {"m1": 1}, manifests=[BUDGET])
-    await stage.end("demo")
-    hub = stage.process.term.workloads._workloads.informer
-    await until(lambda: hub.get((stage.namespace, "demo")) is None)
-    await sweep(stage)
-    assert watched(stage) == before
 
 
 def noting(*kinds: str) -> Workload:

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOADS
-from machinery.types import conditions
+from machinery.api.resources import MEMBER_CLUSTERS, SECRETS
 from stowage.playground.controlplanes import Cluster
 from tests.letting_go import let_go
 from tests.propagator.conftest import secret, token_for
-from tests.propagator.stage import CONFIGMAPS, Stage, configmap
 from tests.propagator.waits import until
 
 pytestmark = pytest.mark.proves("CT9")
@@ -56,67 +54,6 @@ async def test_a_secret_brings_the_token_and_the_inventory_the_address(rig_on: R
         await rig.register("fleet-a", {"token": token_for(m1, "fleet")})
         await rig.becomes("fleet-a", "Connected")
         assert (await rig.cluster("fleet-a"))["spec"]["secretRef"]["name"] == "fleet-a"
-
-
-@pytest.mark.long
-async def test_what_the_inventory_calls_unhealthy_is_not_served_and_stays_as_it_is(
-    rig_on: Rigs, m1: Cluster
-):
-    async with rig_on() as rig:
-        await rig.register("fleet-a", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("fleet-a", "Connected")
-        stored = (await rig.cluster("fleet-a"))["status"]["conditions"]
-        told = {"status": {"conditions": [*stored, unhealthy("it is gone")]}}
-        await rig.hub.merge_patch(MEMBER_CLUSTERS, "fleet-a", told, subresource="status")
-        assert await rig.becomes("fleet-a", "InventoryUnhealthy") == "fleet-a: it is gone"
-        session = rig.registry.get("fleet-a")
-        assert session is not None
-        assert not session.ready
-        status = (await rig.cluster("fleet-a"))["status"]
-        assert conditions.holds(status, "Stalled")
-        assert status["clusterID"]
-        assert status["version"]
-        well = [each for each in status["conditions"] if each["type"] != "InventoryUnhealthy"]
-        cleared = {"status": {"conditions": well}}
-        await rig.hub.merge_patch(MEMBER_CLUSTERS, "fleet-a", cleared, subresource="status")
-        await rig.becomes("fleet-a", "Connected")
-
-
-@pytest.mark.long
-async def test_what_runs_there_stays_though_its_workload_is_placed_elsewhere_or_deleted(
-    stage: Stage,
-):
-    await stage.push("web", manifests=[configmap("conf", a="1")])
-    stored = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["status"]["conditions"]
-    told = {"status": {"conditions": [*stored, unhealthy("it is gone")]}}
-    await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", told, subresource="status")
-
-    async def refused() -> bool:
-        status = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["status"]
-        return bool(conditions.find(status, "Ready").get("reason") == "InventoryUnhealthy")
-
-    await until(refused)
-    before = [await stage.on("m1", "web"), await stage.on("m1", "conf", kind=CONFIGMAPS)]
-    await stage.place("web", m2=1)
-    await until(lambda: stage.on("m2", "web"))
-    await stage.hub.delete(WORKLOADS, "web", namespace=stage.namespace)
-
-    async def gone() -> bool:
-        return await stage.on("m2", "web") is None
-
-    await until(gone)
-    assert all(before)
-    after = [await stage.on("m1", "web"), await stage.on("m1", "conf", kind=CONFIGMAPS)]
-    assert after == before
-    well = (await stage.hub.get(MEMBER_CLUSTERS, "m1"))["status"]["conditions"]
-    cleared = [each for each in well if each["type"] != "InventoryUnhealthy"]
-    patch = {"status": {"conditions": cleared}}
-    await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", patch, subresource="status")
-
-    async def removed() -> bool:
-        return await stage.on("m1", "web") is None
-
-    await until(removed, seconds=60)
 
 
 @pytest.mark.long
