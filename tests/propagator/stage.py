@@ -36,7 +36,6 @@ from .waits import LOOKS, handled, until
 
 KINDS = {resource.kind: resource for resource in USUAL}
 DEPLOYMENTS, SERVICES, CONFIGMAPS = KINDS["Deployment"], KINDS["Service"], KINDS["ConfigMap"]
-AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 MakeStage = Callable[..., AbstractAsyncContextManager["Stage"]]
 """What the fixture `stage_on` is."""
 LONG_TERMS: Mapping[str, float] = {

@@ -31,9 +31,6 @@ from .waits import until
 LONG: dict[str, Any] = {"lease_seconds": 60.0, "renew_deadline": 50.0}
 """A term that no busy machine ends; who gives it up has nobody wait for so long."""
 
-SHORT: dict[str, Any] = {"lease_seconds": 5.0, "renew_deadline": 3.5}
-"""One that another may be waited for."""
-
 
 class Watching:
     """A controller of Workloads that only looks."""

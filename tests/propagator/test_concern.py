@@ -26,7 +26,6 @@ from tests.propagator.fleet import MEMBERS, Fleet
 from tests.propagator.memory import SPACE
 from tests.propagator.test_one_shard import runs, workload
 
-Json = dict[str, Any]
 MANY = 3000
 WORKLOAD_BYTES = 400
 

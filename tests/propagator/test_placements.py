@@ -13,6 +13,7 @@ from crds.workload import PropagatedReason
 from machinery.api.resources import WORKLOADS, Resource
 from machinery.api.verbs import Verbs
 from machinery.errors import ApiError, Unreachable
+from propagator.errors import says_no
 from propagator.members.objects import managed
 from propagator.outcome import DesiredShare, outcome_of
 from propagator.removal.rule import keep_of
@@ -248,6 +249,40 @@ def test_a_fault_in_the_middle_of_a_write_names_the_cluster_too():
     )
     forbidden = outcome_of("m1", ApiError.of(code=403, reason="Forbidden", message="may not"), WISH)
     assert (forbidden.reason, forbidden.message) == (PropagatedReason.REJECTED, "may not")
+
+
+@pytest.mark.proves("R8")
+@pytest.mark.parametrize(
+    ("code", "message", "no"),
+    [
+        (500, "failed to create typed patch object: .spec.colour: field not declared", True),
+        (500, 'Internal error occurred: failed calling webhook "x": connection refused', True),
+        (500, "conversion webhook for example.com/v1, Kind=A failed: Post: EOF", True),
+        (500, "etcdserver: request timed out", False),
+        (500, "rpc error: code = Unavailable desc = transport is closing", False),
+        (500, "etcdserver: request is too large", True),
+        (
+            500,
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max",
+            True,
+        ),
+        (413, "Request entity too large: limit is 3145728", True),
+        (503, "the server is currently unable to handle the request", False),
+        (504, "Timeout: request did not complete", False),
+        (422, "spec.x: Invalid value", True),
+        (409, "the object has been modified", False),
+    ],
+)
+def test_what_is_about_an_object_is_told_from_what_is_about_the_member(
+    code: int, message: str, no: bool
+):
+    fault = ApiError.of(code=code, reason="", message=message)
+    assert says_no(fault) is no
+    if code >= 500 and not no:
+        told = outcome_of("m1", fault, WISH)
+        assert told.reason is PropagatedReason.CLUSTER_UNREACHABLE
+        assert message in told.message
+        assert "cannot be reached" not in told.message, "it was"
 
 
 @pytest.mark.proves("O10")

@@ -30,8 +30,6 @@ from tests.propagator.pulling import PullWorld, namespace_of
 from tests.propagator.test_one_shard import ready, runs, workload
 from tests.propagator.test_pull import placed, secret, uid_of, versions
 
-Json = dict[str, Any]
-
 
 def verdict(world: PullWorld, member: str) -> tuple[str, str]:
     """Status and reason of Ready."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from machinery.api.resources import CONTROLLER_REVISIONS, MEMBER_CLUSTERS
-from machinery.kinds.revisions import digest_of, revision_data, revision_name
+from machinery.api.resources import MEMBER_CLUSTERS
+from machinery.kinds.revisions import digest_of, revision_data
 from tests.propagator.stage import (
     MakeStage,
     Stage,
@@ -27,55 +27,6 @@ async def revision(stage: Stage) -> str:
     found = await stage.workload("web")
     assert found is not None
     return digest_of(revision_data(found["spec"]))
-
-
-async def keep(stage: Stage) -> str:
-    """Keep the present revision, as the controller does."""
-    found = await stage.workload("web")
-    assert found is not None
-    data = revision_data(found["spec"])
-    await _create(stage, revision_name("web", digest_of(data)), data)
-    return digest_of(data)
-
-
-async def _create(stage: Stage, name: str, data: Mapping[str, Any]) -> None:
-    body = {
-        "apiVersion": "apps/v1",
-        "kind": "ControllerRevision",
-        "metadata": {"name": name, "namespace": stage.namespace},
-        "data": {"spec": data},
-        "revision": 1,
-    }
-    await stage.hub.create(CONTROLLER_REVISIONS, body)
-
-
-async def say(stage: Stage, revision: str, **exceptions: list[str]) -> None:
-    """Say what is rolled out; `exceptions`: clusters by revision, each behind a letter."""
-    named = [{"revision": each[1:], "clusters": names} for each, names in exceptions.items()]
-    rollout = {"phase": "Progressing", "revision": revision}
-    status = {"rollout": rollout, "revisions": named}
-    await stage.patch("web", {"status": status}, subresource="status")
-
-
-async def pushed(stage: Stage, **spec: Any) -> str:
-    """A Workload that runs its first revision on both members; that revision."""
-    given = {
-        "targetDeployment": deployment(image="nginx:1"),
-        "rollout": ROLLOUT,
-        "replicas": 2,
-        **spec,
-    }
-    await stage.create("web", **given)
-    first = await keep(stage)
-    await say(stage, first)
-    await stage.place("web", m1=1, m2=1)
-    await stage.propagated("web")
-    return first
-
-
-async def edit(stage: Stage, image: str) -> str:
-    await stage.patch("web", {"spec": {"targetDeployment": deployment(image=image)}})
-    return await revision(stage)
 
 
 def image_in(found: Mapping[str, Any]) -> str:
@@ -104,25 +55,6 @@ async def told(stage: Stage, member: str, revision: str) -> dict[str, Any]:
 
     await until(said, what=lambda: seen)
     return seen
-
-
-async def counted(stage: Stage, member: str, **counts: int | None) -> None:
-    """Wait until the share says these numbers."""
-    seen: dict[str, Any] = {}
-
-    async def said() -> bool:
-        seen.clear()
-        seen.update(await stage.share("web", member))
-        return all(seen.get(name) == number for name, number in counts.items())
-
-    await until(said, what=lambda: seen)
-
-
-def mounting(image: str, name: str) -> dict[str, Any]:
-    body = deployment(image=image)
-    pods = body["spec"]["template"]["spec"]
-    pods["volumes"] = [{"name": "settings", "configMap": {"name": name}}]
-    return body
 
 
 @pytest.mark.proves("A9")

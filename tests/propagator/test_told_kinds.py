@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -14,13 +13,6 @@ from propagator.agent.told_kinds import ToldKinds
 from tests.propagator.test_workload_kinds import KIND
 
 NAME = KIND["metadata"]["name"]
-
-
-@pytest.fixture(autouse=True)
-def same_table() -> Iterator[None]:
-    before = table.from_hub()
-    yield
-    table.use(before)
 
 
 def said(path: str, generation: int = 1, made: str = "2026-01-01T00:00:00Z") -> WorkloadKind:

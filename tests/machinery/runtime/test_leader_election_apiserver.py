@@ -6,16 +6,11 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
 from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES, NAMESPACES
-from machinery.clock import SystemClock
-from machinery.runtime.leader_election import LeaderElector
-from machinery.tasks import end
-from tests.machinery.runtime.elector_process import SHORT
 from tests.patience import until
 
 
@@ -110,76 +105,3 @@ async def test_killed_and_hung_leaders_are_followed_and_never_doubled(elector, c
     lease = await client.get(LEASES, "lease", namespace=namespace)
     assert lease["spec"]["leaseTransitions"] == fences[-1]
     assert lease["spec"]["holderIdentity"] == "a"
-
-
-async def test_a_clean_stop_hands_over_at_once(elector, client, namespace):
-    """Without waiting for the lease's end: it is given back, as the next one finds it."""
-    clock = SystemClock()
-    ours = LeaderElector(
-        client,
-        namespace=namespace,
-        name="lease",
-        identity="ours",
-        clock=clock,
-        lease_seconds=60.0,  # a busy machine does not end it first
-        renew_deadline=50.0,
-    )
-    leads = asyncio.Event()
-
-    async def lead() -> None:
-        leads.set()
-        await asyncio.Event().wait()
-
-    running = asyncio.create_task(ours.run(lead))
-    await leads.wait()
-    b = await elector("b")
-    await until(lambda: ours.leading)
-    assert not b.acts
-    await end([running])
-    lease = await client.get(LEASES, "lease", namespace=namespace)
-    assert lease["spec"].get("holderIdentity") in {"", None, "b"}
-    await until(lambda: b.acts)
-
-
-async def test_a_frozen_server_ends_the_work_and_thawed_it_goes_on(apiserver):
-    clock = SystemClock()
-    terms: list[list[float]] = []
-
-    class Counting(ApiClient):
-        asked = 0
-
-        async def request(self, *args: Any, **how: Any) -> bytes:
-            self.asked += 1
-            return await super().request(*args, **how)
-
-    async with Counting(apiserver.connection(), name="lease") as client:
-        elector = LeaderElector(
-            client,
-            namespace=await new_namespace(client),
-            name="lease",
-            identity="a",
-            clock=clock,
-            **SHORT,
-        )
-
-        async def lead() -> None:
-            terms.append([elector._held().transitions])
-            try:
-                await asyncio.Event().wait()
-            finally:
-                terms[-1].append(clock.monotonic())
-
-        running = asyncio.create_task(elector.run(lead))
-        await until(lambda: terms)
-        apiserver.freeze()
-        try:
-            await until(lambda: len(terms[0]) == 2)
-            assert not elector.leading
-            tries = client.asked
-            await until(lambda: client.asked > tries + 1)  # one has failed since
-            assert len(terms) == 1
-        finally:
-            apiserver.thaw()
-        await until(lambda: len(terms) == 2)
-        assert terms[1][0] > terms[0][0]
-        await end([running])

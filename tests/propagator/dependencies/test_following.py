@@ -20,7 +20,6 @@ from machinery.api.resources import (
 from machinery.errors import AlreadyExists
 from tests.propagator.stage import (
     DEPLOYMENTS,
-    KINDS,
     MakeStage,
     Stage,
     configmap,
@@ -29,7 +28,6 @@ from tests.propagator.stage import (
 )
 from tests.propagator.waits import LOOKS, until
 
-STATEFUL_SETS = KINDS["StatefulSet"]
 SOON = 10.0
 """Seconds: within so many the members have what the hub has."""
 

@@ -140,14 +140,14 @@ async def test_a_process_killed_at_any_moment_goes_on_by_what_the_gate_says(
         await process.start()
         await stage.appears("m2", "worker")
         process.kill()
-        await gate(stage, state="Closed")
+        await gate(stage, *NAMES, state="Closed")
         m2.freeze()
         try:
             await process.start()
             await stage.goes("m1", "driver")
             await stage.goes("m1", "worker")
             process.kill()
-            await gate(stage, state="Closed", failures=1)
+            await gate(stage, *NAMES, state="Closed", failures=1)
         finally:
             m2.thaw()
         await process.start()

@@ -35,17 +35,6 @@ def address(member: Cluster) -> dict[str, str]:
     return {"server": connection.server, "certificateAuthorityData": ca}
 
 
-def unhealthy(message: str) -> dict[str, Any]:
-    """The controller's word on the ClusterProfile, beside the propagator's conditions."""
-    return {
-        "type": "InventoryUnhealthy",
-        "status": "True",
-        "reason": "ProfileNotFound",
-        "message": message,
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
-
-
 async def test_a_secret_brings_the_token_and_the_inventory_the_address(rig_on: Rigs, m1: Cluster):
     async with rig_on() as rig:
         await rig.hub.create(MEMBER_CLUSTERS, imported("fleet-a", endpoint=address(m1)))

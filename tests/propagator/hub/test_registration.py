@@ -25,15 +25,10 @@ from propagator.settings import SessionSettings
 from propagator.types.cluster import Secret
 from stowage.playground.controlplanes import Cluster
 from tests.letting_go import let_go
-from tests.propagator.conftest import Rig, kubeconfig, token_for
+from tests.propagator.conftest import kubeconfig, token_for
 from tests.propagator.waits import handled, until
 
 Rigs = Callable[..., Any]
-
-
-async def measured(rig: Rig, name: str) -> bool:
-    """Whether its room has been told."""
-    return "capacity" in (await rig.cluster(name)).get("status", {})
 
 
 @pytest.mark.proves("D1", "C10")

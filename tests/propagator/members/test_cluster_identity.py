@@ -13,7 +13,7 @@ import pytest
 
 from crds.names import ID_PROPERTY, SET_PROPERTY
 from machinery.api.client import ApiClient
-from machinery.api.resources import CONFIG_MAPS, CRDS, MEMBER_CLUSTERS, NAMESPACES, Resource
+from machinery.api.resources import CONFIG_MAPS, CRDS, NAMESPACES, Resource
 from machinery.errors import AlreadyExists, NotFound
 from machinery.types.metadata import Key
 from propagator.members.session import MemberSession
@@ -40,58 +40,6 @@ async def older(rig: Rig, name: str) -> None:
     """
     made = datetime.fromisoformat((await rig.cluster(name))["metadata"]["creationTimestamp"])
     await until(lambda: datetime.now(UTC) >= made + timedelta(seconds=1))
-
-
-@pytest.mark.long
-@pytest.mark.proves("N3b")
-async def test_a_member_is_served_through_one_registration(rig_on: Rigs, m1: Cluster):
-    async with rig_on() as rig:
-        await rig.connect("old", m1)
-        assert (await rig.cluster("old"))["status"]["clusterID"] == await uid_of(m1)
-        await rig.register("young", {"kubeconfig": m1.admin_kubeconfig})
-        told = await rig.becomes("young", "AlreadyRegistered")
-        assert "registered as old" in told
-        status = (await rig.cluster("young"))["status"]
-        assert not {"capacity", "clusterID", "nodeGroups"} & status.keys()
-        assert (await rig.ready("old"))[0] == "True"
-        session = rig.registry.get("young")
-        assert session is not None
-        assert not session.ready
-        await rig.marked("old")
-        await let_go(rig.hub, "old")
-        await rig.becomes("young", "Connected")
-        assert (await rig.cluster("young"))["status"]["clusterID"] == await uid_of(m1)
-
-
-@pytest.mark.long
-@pytest.mark.proves("N3b")
-async def test_another_cluster_is_left_alone_until_a_person_confirms(
-    rig_on: Rigs, m1: Cluster, m2: Cluster
-):
-    async with rig_on() as rig:
-        await rig.connect("one", m1)
-        first, second = await uid_of(m1), await uid_of(m2)
-        await rig.change("one", {"kubeconfig": m2.admin_kubeconfig})
-        told = await rig.becomes("one", "ClusterChanged")
-        assert first in told
-        assert second in told
-        assert (await rig.cluster("one"))["status"]["clusterID"] == first
-        session = rig.registry.get("one")
-        assert session is not None
-        assert not session.ready
-        await rig.change("one", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("one", "Connected")
-
-        await rig.change("one", {"kubeconfig": m2.admin_kubeconfig})
-        await rig.becomes("one", "ClusterChanged")
-        off = {"status": {"clusterID": None}}
-        await rig.hub.merge_patch(MEMBER_CLUSTERS, "one", off, subresource="status")
-        await rig.becomes("one", "Connected")
-
-        async def noted() -> bool:
-            return bool((await rig.cluster("one"))["status"].get("clusterID") == second)
-
-        await until(noted)
 
 
 @pytest.mark.proves("CT11")
@@ -132,25 +80,6 @@ async def test_the_second_of_two_secrets_of_one_member_gets_no_writes(
         await rig.becomes("young", "Connected")
         await until(lambda: sent["young", False])
         await member.delete(CONFIG_MAPS, key[1], namespace=key[0])
-
-
-@pytest.mark.long
-@pytest.mark.proves("CT11")
-async def test_the_one_that_is_served_lets_go_before_an_older_one_that_was_restored(
-    rig_on: Rigs, m1: Cluster
-):
-    """A backup of the hub has the note of a registration that lost its Secret since."""
-    made = {"apiVersion": MEMBER_CLUSTERS.api_version, "kind": MEMBER_CLUSTERS.kind}
-    async with rig_on() as rig:
-        await rig.hub.create(MEMBER_CLUSTERS, {**made, "metadata": {"name": "old"}, "spec": {}})
-        await older(rig, "old")
-        await rig.connect("young", m1)
-        await rig.register("old", {"kubeconfig": m1.admin_kubeconfig})
-        await rig.becomes("old", "AlreadyRegistered")
-        note = {"status": {"clusterID": await uid_of(m1)}}
-        await rig.hub.merge_patch(MEMBER_CLUSTERS, "old", note, subresource="status")
-        await rig.becomes("old", "Connected")
-        assert "registered as old" in await rig.becomes("young", "AlreadyRegistered")
 
 
 @asynccontextmanager

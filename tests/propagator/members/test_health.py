@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -26,8 +25,6 @@ from propagator.members.health import (
     settled,
     verdict_of,
 )
-
-T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def api_error(code: int) -> ApiError:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import json
-import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +11,10 @@ import pytest
 from crds.membercluster import ReadyReason
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
-from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
+from machinery.api.resources import LEASES
 from machinery.api.responses import Unreadable
 from machinery.errors import Conflict, Forbidden, LeaseLost, NotFound
 from machinery.runtime.leader_election import Moment, PastTerm
-from propagator.app import Propagator
 from propagator.members import hub_lease
 from propagator.members.hub_lease import (
     HELD_SECONDS,
@@ -30,12 +24,8 @@ from propagator.members.hub_lease import (
     HubHolder,
     HubLease,
 )
-from propagator.settings import PropagatorSettings
-from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts
+from stowage.playground.controlplanes import Cluster
 from tests.fakeclock import FakeClock
-from tests.propagator.conftest import CALM
-from tests.propagator.stage import LONG_TERMS, staged, swept
-from tests.propagator.waits import until
 
 # --- the rule -------------------------------------------------------------------------------------
 
@@ -276,120 +266,6 @@ async def test_a_lease_that_goes_after_the_look_at_it_is_not_made_of_what_was_se
 
 
 # --- a real copy ----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def held(make_cluster: Callable[..., Cluster]) -> Cluster:
-    """A member with our namespace."""
-    cluster = make_cluster("held")
-    cluster.kubectl("create", "namespace", SYSTEM_NAMESPACE)
-    return cluster
-
-
-@pytest.fixture
-def copied(hub: Cluster, control_planes: ControlPlanes) -> Iterator[Callable[[], Cluster]]:
-    """copied(): the hub as it is now, once more, with all UIDs."""
-    made: list[Cluster] = []
-
-    def copy() -> Cluster:
-        of_keys(control_planes, hub.name, "copy")
-        made.append(control_planes.create("copy", Parts()))
-        return made[0]
-
-    with swept(hub):
-        yield copy
-    for cluster in made:
-        cluster.stop()
-        del control_planes.clusters[cluster.name]
-
-
-def of_keys(planes: ControlPlanes, source: str, target: str) -> None:
-    """Copy all that one API server stores to where another one will look."""
-
-    def ask(what: str, **body: Any) -> dict[str, Any]:
-        request = urllib.request.Request(
-            f"{planes.endpoint}/v3/kv/{what}", json.dumps(body).encode()
-        )
-        context = planes.etcd_client()
-        with urllib.request.urlopen(request, context=context, timeout=60) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
-
-    def text(key: str) -> str:
-        return base64.b64encode(key.encode()).decode()
-
-    for each in ask("range", key=text(f"/{source}/"), range_end=text(f"/{source}0"))["kvs"]:
-        key = base64.b64decode(each["key"]).decode().removeprefix(f"/{source}/")
-        ask("put", key=text(f"/{target}/{key}"), value=each["value"])
-
-
-@pytest.fixture
-async def beside() -> AsyncIterator[Callable[[ApiClient], Propagator]]:
-    """Another propagator on some hub."""
-    running: list[asyncio.Task[None]] = []
-
-    def start(hub: ApiClient) -> Propagator:
-        settings = PropagatorSettings(http_port=0, sessions=CALM, **LONG_TERMS)
-        process = Propagator(hub, settings=settings)
-        running.append(asyncio.create_task(process.run()))
-        return process
-
-    yield start
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
-
-
-@pytest.mark.long
-@pytest.mark.proves("N12")
-async def test_a_copy_of_the_hub_removes_nothing_and_says_why(
-    hub: Cluster,
-    held: Cluster,
-    copied: Callable[[], Cluster],
-    beside: Callable[[ApiClient], Propagator],
-):
-    async with staged(hub, {"held": held}) as stage:
-        await stage.run("demo", {"held": 2})
-        await stage.becomes("held", "web", 2, "replicas")
-        await stage.create("later")
-        copy = copied()
-        async with ApiClient(copy.connection()) as client:
-            lease = await stage.members["held"].get(LEASES, HUB_LEASE, namespace=SYSTEM_NAMESPACE)
-            await renewed(stage.members["held"], lease)
-            where = {"namespace": stage.namespace}
-            await client.merge_patch(LEASES, "stowage-propagator", FREE, namespace=SYSTEM_NAMESPACE)
-            await client.delete(WORKLOADS, "demo", **where)
-            beside(client)
-
-            said: dict[str, Any] = {}
-
-            async def refused() -> bool:
-                cluster = await client.get(MEMBER_CLUSTERS, "held")
-                said.update(cluster["status"]["conditions"][0])
-                return said["reason"] == "HeldByAnotherHub"
-
-            await until(refused, seconds=60, what=lambda: said)
-            assert hub.connection().server in said["message"]
-            await asyncio.sleep(3)
-            assert await stage.on("held", "web") is not None
-            assert (await client.get(WORKLOADS, "demo", **where))["metadata"]["finalizers"]
-            ready = (await stage.hub.get(MEMBER_CLUSTERS, "held"))["status"]["conditions"][0]
-            assert ready["reason"] == "Connected"
-            await stage.end("demo")
-            assert await stage.on("held", "web") is None, "the original goes on"
-
-
-FREE = {"spec": {"holderIdentity": ""}}
-
-
-async def renewed(member: ApiClient, before: dict[str, Any]) -> None:
-    """Wait until the Lease there was renewed."""
-
-    async def later() -> bool:
-        lease = await member.get(LEASES, HUB_LEASE, namespace=SYSTEM_NAMESPACE)
-        return bool(lease["spec"]["renewTime"] > before["spec"]["renewTime"])
-
-    await until(later, seconds=60)
 
 
 @pytest.mark.proves("SC19")

@@ -14,7 +14,6 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import NODES, PODS, SERVICE_ACCOUNTS, Resource
 from machinery.errors import AlreadyExists, NotFound, Unreachable
 from machinery.types.metadata import Key, Meta
-from propagator.members.health import Contact
 from propagator.members.objects import owners
 from propagator.members.pods import Main
 from propagator.members.session import MemberSession
@@ -346,33 +345,6 @@ async def answered(session: MemberSession) -> None:
     before = session.answered
     session.ask_now()
     await until(lambda: session.answered > before)
-
-
-@pytest.mark.proves("D2", "G24")
-@pytest.mark.long
-async def test_who_wants_to_know_whether_a_member_is_there_has_it_asked_at_once(
-    rig_on: Rigs, m1: Cluster
-):
-    """Its answer is told of, and one that does not answer is away soon."""
-    calm = replace(QUICK, probe_period=600.0)
-    async with rig_on(settings=calm) as rig:
-        (session,) = await connected(rig, m1)
-        told: list[str] = []
-        rig.registry.on_facts(told.append)
-        for _ in range(3):
-            told.clear()
-            await answered(session)
-            assert told, "whoever waits for it hears of it"
-        before = session.answered
-        m1.freeze()
-        try:
-            session.ask_now()
-            await until(lambda: session.contact is Contact.AWAY)
-        finally:
-            m1.thaw()
-        assert session.answered == before
-        await until(lambda: session.ready)
-        assert session.answered > before
 
 
 async def test_questions_out_of_turn_are_not_measured(rig_on: Rigs, m1: Cluster, monkeypatch: Any):

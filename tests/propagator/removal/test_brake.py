@@ -2,58 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 from weakref import WeakKeyDictionary
 
 import pytest
-from click.testing import CliRunner, Result
 
 from crds.names import (
     ANNOTATION_HUB,
     ANNOTATION_HUB_VERSION,
     ANNOTATION_SWEEP,
-    LABEL_MANAGED,
     OWNER_PREFIX,
 )
-from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, Resource
+from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.types.metadata import Meta
-from propagator.members.connection import Link
 from propagator.members.held_sweep import HeldSweep, HeldWorkload
 from propagator.members.objects import ManagedObject
 from propagator.removal.brake import SweepBrake, _Count, holds_data, left_behind
-from stowage.cli import cli
-from stowage.playground.controlplanes import Cluster
 from tests.fakeclock import FakeClock
-from tests.propagator.stage import CONFIGMAPS, Stage, configmap, settled
+from tests.propagator.stage import Stage
 from tests.propagator.waits import until
-
-CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
-
-
-async def leave(stage: Stage, *numbers: int, version: str = "1") -> None:
-    """What Workloads left on m1 that the hub does not know."""
-    hub = (await stage.hub.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
-    for number in numbers:
-        meta = {"name": f"gone-{number}", "namespace": stage.namespace}
-        annotations = {
-            f"{OWNER_PREFIX}{stage.namespace}-{number}": f"{stage.namespace}/gone-{number}",
-            ANNOTATION_HUB: hub,
-            ANNOTATION_HUB_VERSION: version,
-        }
-        labels = {LABEL_MANAGED: "true"}
-        body = {**configmap("x"), "metadata": meta | {"annotations": annotations, "labels": labels}}
-        await stage.members["m1"].create(CONFIGMAPS, body)
-
-
-async def lying(stage: Stage) -> set[int]:
-    """Which of these are there still."""
-    listed = await stage.members["m1"].list(CONFIGMAPS, namespace=stage.namespace)
-    names = {each["metadata"]["name"] for each in listed["items"]}
-    return {int(name.removeprefix("gone-")) for name in names if name.startswith("gone-")}
 
 
 async def held(stage: Stage, count: int, reason: str) -> str:
@@ -69,85 +38,6 @@ async def held(stage: Stage, count: int, reason: str) -> str:
 
     await until(said, what=lambda: told)
     return str(told.get("message", ""))
-
-
-async def command(hub: Cluster, folder: Path, *args: str) -> Result:
-    file = folder / "hub.kubeconfig"
-    file.write_text(hub.admin_kubeconfig)
-    asked = ["sweep", *args, "--kubeconfig", str(file)]
-    return await asyncio.to_thread(CliRunner().invoke, cli, asked)
-
-
-@pytest.mark.long
-@pytest.mark.proves("N11")
-async def test_nothing_is_swept_where_the_hub_went_back_in_time(stage: Stage):
-    await stage.space_on("m1")
-    await leave(stage, 0)
-
-    async def swept() -> bool:
-        return await lying(stage) == set()
-
-    await until(swept)
-    await leave(stage, 1, version="9000000000")  # the hub will not be there for years
-    told = await held(stage, 1, "HubWentBack")
-    assert "set back" in told
-    assert _link(stage)._lease._settled, "the next process has nothing to judge once more"
-    await stage.restarted()
-    await settled(stage)
-    assert await lying(stage) == {1}
-    await stage.members["m1"].delete(CONFIGMAPS, "gone-1", namespace=stage.namespace)
-    await stage.restart()
-    await held(stage, 0, "")
-
-
-def _link(stage: Stage) -> Link:
-    assert stage.process.term is not None
-    session = stage.process.term.registry.get("m1")
-    assert session is not None
-    assert session.link is not None
-    return session.link
-
-
-@pytest.mark.long
-@pytest.mark.proves("A14")
-async def test_a_claim_is_never_swept_without_a_person(stage: Stage, hub: Cluster, tmp_path: Path):
-    await stage.space_on("m1")
-    await leave_claim(stage)
-    await leave(stage, 1)
-
-    async def swept() -> bool:
-        return await lying(stage) == set()
-
-    await until(swept)
-    told = await held(stage, 1, "HoldsData")
-    assert "1 objects with PersistentVolumeClaims" in told
-    await stage.restarted()
-    await leave(stage, 2)
-    await until(swept)
-    await held(stage, 1, "HoldsData")
-    claims = await stage.members["m1"].list(CLAIMS, namespace=stage.namespace)
-    assert [each["metadata"]["name"] for each in claims["items"]] == ["gone-0"]
-    assert (await command(hub, tmp_path, "m1", "--confirm")).exit_code == 0
-    await held(stage, 0, "")
-
-
-async def leave_claim(stage: Stage) -> None:
-    """A claim that a Workload left on m1 which the hub does not know."""
-    hub = (await stage.hub.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
-    annotations = {
-        f"{OWNER_PREFIX}{stage.namespace}-0": f"{stage.namespace}/gone-0",
-        ANNOTATION_HUB: hub,
-        ANNOTATION_HUB_VERSION: "1",
-    }
-    meta = {"name": "gone-0", "namespace": stage.namespace, "annotations": annotations}
-    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    body = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": meta | {"labels": {LABEL_MANAGED: "true"}},
-        "spec": spec,
-    }
-    await stage.members["m1"].create(CLAIMS, body)
 
 
 @pytest.mark.proves("A14")

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from click.testing import Result
 
 from crds.names import ANNOTATION_DELETION, CONFIRMED
-from machinery.api.resources import WORKLOADS
 from propagator.hub.workloads import HubWorkloads
-from propagator.removal import deletions
 from propagator.removal.brake import AT_ONCE_SECONDS, FEW
 from propagator.removal.deletions import DeletionBrake
 from propagator.shares import ShareTable
 from propagator.types.workload import Workload, workload_of
-from stowage.playground.controlplanes import Cluster
 from tests.fakeclock import FakeClock
 from tests.propagator.contexts import Context
-from tests.propagator.removal.test_brake import command
-from tests.propagator.stage import DEPLOYMENTS, MakeStage, settled
-from tests.propagator.waits import until
 
 LIVED = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
 YOUNG = ("2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z")
@@ -175,56 +165,3 @@ def test_what_is_young_or_runs_nothing_goes_in_any_number(
 ) -> None:
     fleet.put(*(workload(n, **parts) for n in range(50)))
     assert not fleet.held(*range(50))
-
-
-@pytest.mark.long
-@pytest.mark.proves("A22")
-async def test_what_is_held_runs_on_until_a_person_says_what_becomes_of_it(
-    stage_on: MakeStage, hub: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(deletions, "YOUNG_SECONDS", -1.0)
-    monkeypatch.setattr("propagator.removal.brake.FEW", 2)
-    names = ["a", "b", "c"]
-    async with stage_on() as stage:
-        for name in names:
-            await stage.push(name)
-        await stage.stop()
-        await asyncio.gather(*map(stage.delete, names))
-        stage.start()
-        for name in names:
-            message = await stage.refused(name, "DeletionHeld")
-            assert "stowage sweep --confirm" in message
-        await settled(stage)
-        for name in names:
-            assert await stage.on("m1", name) is not None
-
-        def mine(result: Result) -> dict[str, Any]:
-            assert result.exit_code == 0, result.output
-            return {
-                each["name"]: each
-                for each in json.loads(result.output)["workloads"]
-                if each["namespace"] == stage.namespace
-            }
-
-        shown = await command(hub, tmp_path, "-o", "json")
-        assert {name: each["units"] for name, each in mine(shown).items()} == dict.fromkeys(
-            names, 1
-        )
-        assert (await command(hub, tmp_path, "--confirm", "0123")).exit_code == 1
-        spec = {"spec": {"onDelete": "Orphan"}}
-        await stage.hub.merge_patch(WORKLOADS, "a", spec, namespace=stage.namespace)
-        await stage.gone("a")
-        assert await stage.on("m1", "a") is not None
-        digest = json.loads((await command(hub, tmp_path, "-o", "json")).output)["digest"]
-        done = await command(hub, tmp_path, "--confirm", digest)
-        assert done.exit_code == 0, done.output
-        for name in ("b", "c"):
-            await stage.gone(name)
-            assert await stage.on("m1", name) is None
-        assert not mine(await command(hub, tmp_path, "-o", "json"))
-        await stage.members["m1"].delete(DEPLOYMENTS, "a", namespace=stage.namespace)
-
-        async def silent() -> bool:
-            return "no deleted" in (await command(hub, tmp_path)).output
-
-        await until(silent)

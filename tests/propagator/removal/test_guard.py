@@ -22,8 +22,7 @@ from propagator.removal.guard import COUNT_SECONDS, Guard, least
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 from tests.propagator.contexts import Context
-from tests.propagator.stage import DEPLOYMENTS, Stage, deployment, settled
-from tests.propagator.waits import until
+from tests.propagator.stage import DEPLOYMENTS, Stage, deployment
 
 
 @dataclass
@@ -277,86 +276,3 @@ async def replicas(stage: Stage, member: str) -> int:
     found = await stage.on(member)
     assert found is not None
     return int(found["spec"]["replicas"])
-
-
-async def say_ready(stage: Stage, member: str, ready: int) -> None:
-    found = await stage.on(member)
-    assert found is not None
-    counts = {
-        "replicas": found["spec"]["replicas"],
-        "readyReplicas": ready,
-        "updatedReplicas": found["spec"]["replicas"],
-        "observedGeneration": found["metadata"]["generation"],
-    }
-    await stage.members[member].merge_patch(
-        DEPLOYMENTS,
-        "web",
-        {"status": counts},
-        namespace=stage.namespace,
-        subresource="status",
-    )
-
-
-@pytest.mark.long
-@pytest.mark.proves("M8", "M21")
-async def test_a_share_that_shrinks_waits_for_each_replica_elsewhere(stage: Stage) -> None:
-    """Also where the process ends in the middle of it."""
-    await stage.run("demo", {"m1": 4, "m2": 2}, targetDeployment=deployment("web"))
-    for member in ("m1", "m2"):
-        await stage.make_ready(member)
-    await stage.propagated("demo")
-    await stage.place("demo", m1=2, m2=4)
-    await stage.becomes("m2", "web", 4, "replicas")
-
-    async def told() -> bool:
-        share = await stage.share("demo", "m1")
-        return "2 replicas beyond 2 stay until others are ready: 2 of 6" in share["message"]
-
-    await until(told)
-    await stage.restarted()
-    await settled(stage)
-    assert await replicas(stage, "m1") == 4
-    propagated = await stage.condition("demo", "Propagated")
-    assert (propagated["status"], propagated["reason"]) == ("False", "Propagating")
-    await say_ready(stage, "m2", 3)
-    await stage.becomes("m1", "web", 3, "replicas")
-    await say_ready(stage, "m1", 3)
-    await say_ready(stage, "m2", 4)
-    await stage.becomes("m1", "web", 2, "replicas")
-    await stage.propagated("demo")
-
-
-@pytest.mark.long
-@pytest.mark.proves("B2")
-async def test_a_share_that_was_lowered_gets_its_replicas_back_where_drift_is_reported(
-    stage: Stage,
-) -> None:
-    once = deployment("web", strategy={"type": "Recreate"})
-    await stage.run("demo", {"m1": 4}, targetDeployment=once, drift="Report")
-    await stage.make_ready("m1")
-    await stage.propagated("demo")
-    leaves = {"cluster": "m1", "replicas": 4, "since": "2026-11-26T03:00:00Z"}
-    status = {"placements": [{"cluster": "m2", "replicas": 4}], "leaving": [leaves]}
-    await stage.patch("demo", {"status": status}, subresource="status")
-    await stage.becomes("m1", "web", 3, "replicas")
-    status = {"placements": [{"cluster": "m1", "replicas": 4}], "leaving": []}
-    await stage.patch("demo", {"status": status}, subresource="status")
-    await stage.becomes("m1", "web", 4, "replicas")
-    assert not (await stage.status("demo")).get("drift")
-
-
-@pytest.mark.long
-@pytest.mark.proves("M20")
-async def test_a_scale_to_nothing_and_a_deletion_wait_for_nobody(stage: Stage) -> None:
-    await stage.run("demo", {"m1": 2, "m2": 2}, replicas=4)
-    for member in ("m1", "m2"):
-        await stage.make_ready(member)
-    await stage.patch("demo", {"spec": {"replicas": 0}})
-    await stage.place("demo")
-    for member in ("m1", "m2"):
-        await stage.goes(member)
-    await stage.patch("demo", {"spec": {"replicas": 2}})
-    await stage.place("demo", m1=2)
-    await stage.make_ready("m1")
-    await stage.end("demo")
-    assert await stage.on("m1") is None

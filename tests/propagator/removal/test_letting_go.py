@@ -14,20 +14,17 @@ import pytest
 import crds
 from crds.names import GROUP, GUARD_ADMISSION_POLICY
 from machinery.api.client import ApiClient
-from machinery.api.resources import CRDS, MEMBER_CLUSTERS, PODS, SECRETS, WORKLOADS, Resource
-from machinery.config.hub_config import hub_connection
+from machinery.api.resources import CRDS, PODS, SECRETS, WORKLOADS, Resource
 from machinery.errors import NotFound
-from machinery.types import conditions
 from stowage.playground.controlplanes import Cluster
 from stowage.setup import install, uninstall
 from stowage.setup.uninstall import Uninstall
 from tests import inforce
 from tests.patience import hold_on
-from tests.propagator.conftest import QUICK, clean, secret
+from tests.propagator.conftest import secret
 from tests.propagator.removal.test_brake import held
-from tests.propagator.stage import CONFIGMAPS, DEPLOYMENTS, Stage, configmap, settled, staged, swept
+from tests.propagator.stage import CONFIGMAPS, DEPLOYMENTS, Stage, configmap, staged, swept
 from tests.propagator.waits import until
-from tests.stowage import accounts
 
 pytestmark = pytest.mark.long
 
@@ -99,29 +96,6 @@ def kinds_of(cluster: Cluster) -> list[str]:
     found = json.loads(cluster.kubectl("get", "crd", "-o", "json"))["items"]
     ours = [each["metadata"] for each in found if each["spec"]["group"] == GROUP]
     return sorted(each["name"] for each in ours if "deletionTimestamp" not in each)
-
-
-@pytest.mark.proves("PK22")
-def test_no_command_that_takes_an_installation_back_takes_the_kinds(
-    hub: Cluster, tmp_path: Path
-) -> None:
-    whole = tmp_path / "install.yaml"
-    found = install.manifests(namespace=HOME, image="stowage")
-    whole.write_text("\n---\n".join(map(json.dumps, found)))
-
-    def deleted(*what: str) -> str:
-        return hub.kubectl("delete", *what, "--wait=false", "--ignore-not-found", check=False)
-
-    for what in (("crd", "workloads.stowage.dev"), ("-f", str(FOLDER))):
-        assert f"workloads.stowage.dev: {WORDS}" in deleted(*what)
-        assert kinds_of(hub) == kinds()
-    put(hub)  # the guard is in the folder too, and goes last
-    every = hub.kubectl("delete", "--raw", f"{CRDS.path(None)}?dryRun=All", check=False)
-    assert WORDS in every, "also a collection, whose request names none"
-    hub.kubectl("annotate", "crd", kinds()[0], "stowage.dev/uninstall=true")
-    hub.kubectl("delete", "crd", kinds()[0])
-    assert f"workloads.stowage.dev: {WORDS}" in deleted("-f", str(whole))
-    assert kinds_of(hub) == kinds()[1:]
 
 
 async def take(cluster: Cluster, *what: str) -> None:
@@ -235,37 +209,6 @@ async def test_what_an_earlier_installation_left_is_not_swept(
         await held(stage, 0, "")
 
 
-@pytest.mark.proves("PK27")
-async def test_without_its_home_its_clusters_and_its_rights_nothing_goes(
-    hub: Cluster, member: Cluster, tmp_path: Path
-) -> None:
-    rights = json.dumps(_listed(install.load("rbac.yaml", namespace=HOME)))
-    await asyncio.to_thread(hub.kubectl, "apply", "-f", "-", input=rights)
-    await asyncio.to_thread(accounts.rights_in_force, hub)
-    own = hub_connection(kubeconfig=str(await accounts.kubeconfig(hub, "propagator", tmp_path)))
-    async with staged(hub, {"m1": member}) as stage, ApiClient(own) as account:
-        await stage.stop()
-        admin, stage.hub = stage.hub, account
-        stage.start()
-        stage.hub = admin
-        await stage.ready()
-        before = await runs(stage, "web")
-        await asyncio.to_thread(hub.kubectl, "delete", *_policy("memberships.stowage.dev"))
-
-        def deleted() -> bool:  # a policy is in force for a moment longer
-            return "memberships" not in hub.kubectl("delete", "mc", "--all", check=False)
-
-        await asyncio.to_thread(hold_on, deleted)
-        await until(lambda: stage.process.term.registry.get("m1") is None)
-        await settled(stage)
-        assert await look(stage) == before
-        await asyncio.to_thread(hub.kubectl, "delete", "-f", "-", "--wait=false", input=rights)
-        await asyncio.to_thread(hub.kubectl, "delete", "namespace", HOME)
-        assert await look(stage) == before
-        assert await marks(stage)
-        clean(hub)  # nobody is left who would let go of it
-
-
 async def digest_of(hub: ApiClient, plan: Uninstall) -> str:
     said: list[str] = []
     await uninstall.show(hub, plan, say=said.append)
@@ -306,42 +249,3 @@ async def test_an_uninstall_leaves_what_runs_and_an_install_takes_it_up(
         await stage.push("web", manifests=[configmap("web-settings", k="v")], adoption="IfNoDiff")
         assert await look(stage) == before
         assert await marks(stage)
-
-
-@pytest.mark.proves("PK26")
-async def test_an_uninstall_that_deletes_workloads_leaves_none_of_them(
-    hub: Cluster, member: Cluster
-) -> None:
-    plan = Uninstall(namespace=HOME, delete_workloads=True)
-    async with staged(hub, {"m1": member}) as stage:
-        await runs(stage, *(f"web-{n}" for n in range(3)))
-        await stage.push("stays", onDelete="Orphan")
-        which = await digest_of(stage.hub, plan)
-        await uninstall.uninstall(stage.hub, plan, which, say=lambda _: None)
-        assert {name for kind, name in await look(stage) if kind == "Deployment"} == {"stays"}
-        assert not kinds_of(hub)
-        await asyncio.to_thread(put, hub)
-
-
-@pytest.mark.proves("PK24")
-async def test_an_abandoned_member_holds_nothing_and_keeps_what_it_runs(
-    hub: Cluster, member: Cluster
-) -> None:
-    plan = Uninstall(namespace=HOME, abandon=("m1",))
-    async with staged(hub, {"m1": member}, sessions=QUICK) as stage:
-        before = await runs(stage, "web")
-        async with stage.away("m1"):
-
-            async def told() -> bool:
-                found = await stage.hub.get(MEMBER_CLUSTERS, "m1")
-                return not conditions.holds(found["status"], "Ready")
-
-            await until(told)
-            which = await digest_of(stage.hub, plan)
-            await uninstall.uninstall(stage.hub, plan, which, say=lambda _: None)
-            assert not kinds_of(hub)
-            await stage.stop()
-        assert await look(stage) == before
-        assert await marks(stage)
-        await asyncio.to_thread(put, hub)
-        stage.start()

@@ -12,19 +12,17 @@ from typing import Any
 import pytest
 
 from crds.names import GROUP
-from machinery.api.resources import MEMBER_CLUSTERS, PODS, Resource
+from machinery.api.resources import MEMBER_CLUSTERS, PODS
 from machinery.errors import NotFound
 from propagator.members.disruption_budgets import BUDGETS
 from stowage.playground.controlplanes import Cluster
 from tests.patience import PATIENCE
-from tests.propagator.conftest import kubeconfig, token_for
 from tests.propagator.stage import KINDS, Stage, deployment, settled, staged, swept
 from tests.propagator.waits import until
 
 pytestmark = pytest.mark.long
 
 DEPLOYMENTS, STATEFUL_SETS = KINDS["Deployment"], KINDS["StatefulSet"]
-CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob")
 LONG = 240.0
 """Seconds for what two real control planes do on a busy machine."""
 
@@ -133,11 +131,6 @@ async def move(
     await stage.patch("demo", {"status": status}, subresource="status")
 
 
-async def asked(stage: Stage, member: str, kind: Resource = DEPLOYMENTS) -> int | None:
-    found = await stage.on(member, kind=kind)
-    return None if found is None else int(found["spec"]["replicas"])
-
-
 async def taint(stage: Stage, member: str, *taints: dict[str, str]) -> None:
     await stage.hub.merge_patch(MEMBER_CLUSTERS, member, {"spec": {"taints": [*taints]}})
 
@@ -176,35 +169,6 @@ async def test_a_unit_that_runs_at_most_once_is_made_when_it_is_gone(
         assert samples.most == 3
         assert samples.least_ready >= 1, "one lacks as it moves, and one may be starting"
         assert not samples.twice
-
-
-@pytest.mark.proves("M16")
-async def test_a_cron_job_is_made_elsewhere_when_it_is_gone(moving: Any) -> None:
-    async with moving() as samples:
-        stage = samples.stage
-        pods = deployment("web")["spec"]["template"]
-        pods["spec"]["restartPolicy"] = "Never"
-        body = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": pods}}}
-        template = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "web"}}
-        await stage.run("demo", {"west": 1}, template={**template, "spec": body})
-        await stage.appears("west", kind=CRON_JOBS)
-        await stage.propagated("demo")
-        client, where = stage.members["west"], {"namespace": stage.namespace}
-        holding = {"metadata": {"finalizers": ["test.dev/holds"]}}
-        await client.merge_patch(CRON_JOBS, "web", holding, **where)
-        await move(stage, {"west": 1}, east=1)
-        await until(lambda: _ends(stage, "west"), seconds=LONG)
-        await settled(stage)
-        assert await stage.on("east", kind=CRON_JOBS) is None
-        letting_go = {"metadata": {"finalizers": None}}
-        await client.merge_patch(CRON_JOBS, "web", letting_go, **where)
-        await stage.appears("east", kind=CRON_JOBS)
-        assert await stage.on("west", kind=CRON_JOBS) is None
-
-
-async def _ends(stage: Stage, member: str) -> bool:
-    found = await stage.on(member, kind=CRON_JOBS)
-    return found is not None and "deletionTimestamp" in found["metadata"]
 
 
 def guarding(stage: Stage, name: str = "guard", **spec: Any) -> dict[str, Any]:
@@ -265,78 +229,3 @@ async def test_a_share_goes_down_by_what_a_budget_allows(moving: Any) -> None:
                 if event["type"] == "MODIFIED" and event["object"]["spec"]["replicas"] != seen[-1]:
                     seen.append(event["object"]["spec"]["replicas"])
         assert seen == [3, 2, 1]
-
-
-@pytest.mark.proves("M29")
-@pytest.mark.parametrize("how", ["the budget goes", "the drain is forced"])
-async def test_a_budget_of_somebody_else_keeps_all_of_it(moving: Any, how: str) -> None:
-    async with moving() as samples:
-        stage = samples.stage
-        await placed_and_ready(samples, 2)
-        await stage.members["west"].create(BUDGETS, guarding(stage, maxUnavailable=0))
-        await guarded(stage, 0)
-        await successors(samples, 2)
-        await move(stage, east=2)
-        sentence = f"disruption budget {stage.namespace}/guard allows 0"
-        blocked: dict[str, Any] = {}
-
-        async def told() -> bool:
-            blocked.update((await stage.share("demo", "west")).get("blocked", {}))
-            return bool(blocked)
-
-        await until(told, seconds=LONG)
-        assert blocked == {"reason": "DisruptionBudget", "message": sentence}
-        await stage.refused("demo", "Propagating", "2 replicas beyond 0 stay", sentence)
-        await stage.restarted()
-        await settled(stage)
-        assert await asked(stage, "west") == 2, "a restart forgets no budget"
-        if how == "the budget goes":
-            await stage.members["west"].delete(BUDGETS, "guard", namespace=stage.namespace)
-        else:
-            drain = {"key": "stowage.dev/drain", "value": "Force", "effect": "NoExecute"}
-            await taint(stage, "west", drain)
-        await until_gone(stage)
-        await stage.propagated("demo")
-        await taint(stage, "west")
-
-
-async def until_gone(stage: Stage) -> None:
-    async def gone() -> bool:
-        return await stage.on("west") is None
-
-    await until(gone, seconds=LONG)
-
-
-OLDER_RIGHTS = """
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: all-but-budgets}
-rules:
-- apiGroups: ["", apps, batch, coordination.k8s.io, apiextensions.k8s.io]
-  resources: ["*"]
-  verbs: ["*"]
-- {nonResourceURLs: ["*"], verbs: ["*"]}
-"""
-
-
-@pytest.mark.proves("M31")
-async def test_without_the_right_to_list_budgets_what_leaves_waits(
-    moving: Any, west: Cluster
-) -> None:
-    """And no loss does."""
-    west.kubectl("apply", "-f", "-", input=OLDER_RIGHTS)
-    token = token_for(west, "joined-before", role="all-but-budgets")
-    older = kubeconfig(west, token=token, client_certificate_data=None, client_key_data=None)
-    async with moving(west=older) as samples:
-        stage = samples.stage
-        await placed_and_ready(samples, 2)
-        await successors(samples, 2)
-        await move(stage, east=2)
-        words = ("may not list poddisruptionbudgets of policy on west", "`stowage join`")
-        await stage.refused("demo", "Propagating", *words)
-        blocked = (await stage.share("demo", "west"))["blocked"]
-        assert blocked["reason"] == "DisruptionBudget"
-        assert await asked(stage, "west") == 2
-        await move(stage, {"west": 2}, "ClusterLost", east=2)
-        await move(stage, east=2)
-        await stage.goes("west")

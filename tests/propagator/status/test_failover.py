@@ -12,15 +12,13 @@ import pytest
 from crds.fields.shares import ClusterShare, ShareHealth, ShareState
 from crds.names import LABEL_WORKLOAD_UID
 from machinery.api.client import ApiClient
-from machinery.api.resources import PODS, SERVICE_ACCOUNTS
 from machinery.kinds.builtin import DAEMON_SET, DEPLOYMENT, JOB
 from machinery.kinds.readiness import Readiness, crashed
 from machinery.types.metadata import Meta
 from propagator.hub.revisions import Revisions
-from propagator.members import pod_index
 from propagator.members.capacity.kept import Pod, WirePod, slim_pod
 from propagator.members.health import Contact
-from propagator.members.pod_index import CRASH_SECONDS, PodIndex
+from propagator.members.pod_index import PodIndex
 from propagator.members.pods import Main, PodClaim
 from propagator.shares import ShareTable
 from propagator.status.failover import Patience, of_seen, of_silent, over_in
@@ -28,8 +26,7 @@ from propagator.status.observation import Survey
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
 from tests.propagator.contexts import Context
-from tests.propagator.stage import MakeStage, deployment, settled
-from tests.propagator.waits import until
+from tests.propagator.stage import deployment
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 WELL = {"revision": "a", "replicas": 4, "seconds": 0}
@@ -218,71 +215,3 @@ def test_pods_that_crash_degrade_what_runs_on_and_no_job() -> None:
     assert crashed(JOB, well) is well
     rests = Readiness(0, 0, health=ShareHealth.SUSPENDED)
     assert crashed(DEPLOYMENT, rests) is rests
-
-
-@pytest.mark.long
-@pytest.mark.proves("KD71", "KD72")
-async def test_a_pod_that_crashes_on_a_member_is_told(
-    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pod_index, "CRASH_SECONDS", CRASH_SECONDS / 100)
-    async with stage_on() as stage:
-        member = stage.members["m1"]
-        movement = {"unhealthySeconds": 600}
-        created = await stage.create("web", targetDeployment=deployment(), movement=movement)
-        await stage.place("web", m1=1)
-        await stage.make_ready("m1")
-        await stage.fares("web", "m1", "Running")
-        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-        await member.create(SERVICE_ACCOUNTS, account, namespace=stage.namespace)
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d7f", "uid": "r"}
-        labels = {"pod-template-hash": "5d7f", LABEL_WORKLOAD_UID: created["metadata"]["uid"]}
-        made = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": "web-1",
-                "namespace": stage.namespace,
-                "labels": labels,
-                "ownerReferences": [{**owner, "controller": True}],
-            },
-            "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "pause"}]},
-        }
-        await member.create(PODS, made)
-
-        async def says(ready: str, **state: Any) -> None:
-            container = {
-                "name": "main",
-                "ready": ready == "True",
-                "restartCount": 1,
-                "image": "pause",
-                "imageID": "",
-                "state": state,
-            }
-            changed = {"lastTransitionTime": "2026-01-01T00:05:00Z"}
-            status = {
-                "startTime": "2026-01-01T00:00:00Z",
-                "conditions": [{"type": "Ready", "status": ready, **changed}],
-                "containerStatuses": [container],
-            }
-            about: dict[str, Any] = {"namespace": stage.namespace, "subresource": "status"}
-            await member.merge_patch(PODS, "web-1", {"status": status}, **about)
-
-        async def share(**wanted: Any) -> dict[str, Any]:
-            async def there() -> bool:
-                told = await stage.share("web", "m1")
-                return all(told.get(name) == value for name, value in wanted.items())
-
-            await until(there)
-            return await stage.share("web", "m1")
-
-        await says("True", running={})
-        await share(health="Healthy", scheduled=1)
-        await says("False", waiting={"reason": "CrashLoopBackOff"})
-        told = await share(health="Degraded")
-        assert told["failover"]["since"]
-        await stage.restarted()
-        await settled(stage)
-        assert (await share(health="Degraded"))["failover"] == told["failover"]
-        await says("True", running={})
-        assert "since" not in (await share(health="Healthy"))["failover"]

@@ -11,23 +11,18 @@ import pytest
 
 from crds.fields.rollout import RolledOutReason
 from crds.workload import WAITING, PropagatedReason, ScheduledReason
-from machinery.api.resources import DEPLOYMENTS, WORKLOADS, Resource
+from machinery.api.resources import DEPLOYMENTS, Resource
 from machinery.kinds.builtin import DEPLOYMENT
 from machinery.kinds.readiness import counts_of
 from machinery.types import conditions
-from propagator.hub.workload_metadata import WIDE
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject, managed
 from propagator.outcome import DesiredShare, Outcome
 from propagator.status.aggregation import seconds_to_ready, status_of
 from propagator.status.cluster_share import ReportedShare, Word, share_of
-from propagator.status.controller import TIME_TO_READY
 from propagator.types.workload import workload_of
 from tests import kstatus
-from tests.propagator.stage import MakeStage, Stage
 from tests.propagator.status.test_cluster_share import RAN, main, seen
-from tests.propagator.status.test_conditions import watched
-from tests.propagator.waits import until
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -321,95 +316,3 @@ def test_what_was_said_is_not_said_again() -> None:
         "Ready",
     }
     assert reported(done, share(main=main())) == done
-
-
-async def decide(stage: Stage, reason: ScheduledReason, **status: Any) -> None:
-    """Write what the controller writes, on the version that is read."""
-    found = await stage.workload("demo")
-    assert found is not None
-    said = scheduled(reason, found["metadata"]["generation"])
-    others = [c for c in found["status"].get("conditions", ()) if c["type"] != "Scheduled"]
-    fields = {
-        "observed": {"controller": found["metadata"]["generation"]},
-        "conditions": [*others, said],
-    }
-    await stage.patch("demo", {"status": {**fields, **status}}, subresource="status")
-
-
-def times_to_ready() -> float:
-    (family,) = TIME_TO_READY.collect()
-    return next(each.value for each in family.samples if each.name.endswith("_count"))
-
-
-@pytest.mark.proves("CT1")
-@pytest.mark.long
-async def test_every_moment_that_a_reader_could_see(stage_on: MakeStage) -> None:
-    """From apply to the end on a real hub: first no room, then ready, edited, ready, gone."""
-
-    async def says(wanted: str, generation: int = 1) -> None:
-        async def there() -> bool:
-            found = await stage.workload("demo")
-            assert found is not None
-            seen = found["metadata"]["generation"] == found["status"]["observedGeneration"]
-            return (
-                seen
-                and generation == found["metadata"]["generation"]
-                and kstatus.compute(found) == wanted
-            )
-
-        await until(there)
-
-    measured = times_to_ready()
-    async with stage_on() as stage, watched(stage.hub, WORKLOADS) as states:
-        await stage.create("demo", replicas=1)
-        await decide(stage, ScheduledReason.INSUFFICIENT_CAPACITY, desired=1, pending=1)
-        await says(kstatus.FAILED)
-        share = {"placements": [{"cluster": "m1", "replicas": 1}], "pending": 0}
-        await decide(stage, ScheduledReason.SCHEDULED, **share)
-        await says(kstatus.IN_PROGRESS)
-        await stage.make_ready("m1")
-        await says(kstatus.CURRENT)
-        await until(lambda: times_to_ready() == measured + 1)
-        template = {"spec": {"targetDeployment": {"spec": {"minReadySeconds": 7}}}}
-        await stage.patch("demo", template)
-        await stage.becomes("m1", "web", 7, "minReadySeconds")
-        await stage.make_ready("m1")
-        await decide(stage, ScheduledReason.SCHEDULED)
-        await says(kstatus.CURRENT, 2)
-        await stage.end("demo")
-        mine = [each for each in states if each["metadata"]["namespace"] == stage.namespace]
-    assert all(map(kstatus.exclusive, mine))
-    assert mine[0]["status"] == {"observedGeneration": -1}
-    told = [kstatus.compute(each) for each in mine]
-    changes = [now for now, before in zip(told, ["", *told], strict=False) if now != before]
-    assert changes == [
-        "InProgress",
-        "Failed",
-        "InProgress",
-        "Current",
-        "InProgress",
-        "Current",
-        "Terminating",
-    ]
-
-
-@pytest.mark.long
-@pytest.mark.proves("CT1")
-async def test_a_wide_status_keeps_what_the_controller_has_seen(stage_on: MakeStage) -> None:
-    """Its write is a JSON patch, which replaces fields whole."""
-    names = [f"c{n}" for n in range(WIDE)]
-    async with stage_on() as stage:
-        await stage.create("demo", replicas=WIDE)
-        placements = [{"cluster": name, "replicas": 1} for name in names]
-        await decide(
-            stage, ScheduledReason.SCHEDULED, placements=placements, desired=WIDE, pending=0
-        )
-
-        async def seen(generation: int) -> bool:
-            status = await stage.status("demo")
-            return status.get("observed") == {"controller": generation, "propagator": generation}
-
-        await until(lambda: seen(1))
-        await stage.patch("demo", {"spec": {"priority": 3}})
-        await decide(stage, ScheduledReason.SCHEDULED)
-        await until(lambda: seen(2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -14,7 +14,6 @@ from typing import Any, cast
 import pytest
 
 from crds.names import LABEL_WORKLOAD_UID
-from machinery.api.resources import PODS, Resource
 from machinery.api.server_time import ServerTime
 from machinery.clock import timestamp
 from machinery.errors import Forbidden, TransportError, Unreachable
@@ -37,14 +36,12 @@ from propagator.status.refusals import (
     refusal_in,
 )
 from propagator.types.workload import workload_of
-from stowage.playground.controlplanes import Cluster
 from tests.fakeclock import FakeClock
 from tests.propagator.contexts import Context
-from tests.propagator.stage import KINDS, MakeStage, Stage, deployment, staged, swept
+from tests.propagator.stage import KINDS, MakeStage, Stage, deployment
 from tests.propagator.waits import until
 
 SETS, JOBS = KINDS["StatefulSet"], KINDS["Job"]
-QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 WORDS = 'create Pod db-2 in StatefulSet db failed error: pods "db-2" is forbidden: exceeded quota'
 
@@ -345,47 +342,3 @@ async def test_a_real_server_is_asked_for_the_events_of_that_one_object(
         assert "refused" not in await stage.share("other", "m1")
         await stage.restarted()
         assert await _told(stage, "db") == entry
-
-
-@pytest.fixture(scope="module")
-def bounded(make_cluster: Callable[..., Cluster]) -> Cluster:
-    """A member whose controllers make pods."""
-    return make_cluster("let-go", controller_manager=True)
-
-
-@pytest.mark.long
-@pytest.mark.proves("KD62")
-async def test_the_controllers_of_a_member_tell_what_its_quota_refuses(
-    hub: Cluster, bounded: Cluster
-) -> None:
-    pods = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "pause"}]}
-    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sums"}}
-    job["spec"] = {"completions": 3, "parallelism": 3, "template": {"spec": pods}}
-    # In the order of ordinals none is tried before the one before it is ready.
-    parallel = stateful()
-    parallel["spec"]["podManagementPolicy"] = "Parallel"
-    templates = {"db": parallel, "sums": job}
-    with swept(hub):
-        async with staged(hub, {"m1": bounded}) as stage:
-            await stage.space_on("m1")
-            member = stage.members["m1"]
-            quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}}
-            where: Any = {"namespace": stage.namespace}
-            hard = {"pods": "1"}
-            await member.create(QUOTAS, {**quota, "spec": {"hard": hard}}, **where)
-
-            async def counts(hard: str) -> bool:
-                found = (await member.get(QUOTAS, "team", **where)).get("status", {})
-                return found.get("hard") == {"pods": hard}
-
-            await until(lambda: counts("1"), seconds=60)
-            for name, template in templates.items():
-                spec = {} if name == "db" else {"distribution": "Divided"}
-                await stage.run(name, {"m1": 3}, template=template, **spec)
-            for name in templates:
-                entry = await _told(stage, name)
-                assert entry["message"].startswith("pods are refused: ")
-                assert "exceeded quota: team" in entry["message"]
-                made = (await member.list(PODS, **where))["items"]
-                mine = [e for e in made if e["metadata"]["ownerReferences"][0]["name"] == name]
-                assert entry["refused"] == 3 - len(mine)
