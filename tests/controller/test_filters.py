@@ -164,11 +164,36 @@ class TestClusterSelector:
 
 AGENT_OLD = [{"type": each, "status": "True"} for each in ("Ready", "AgentOld")]
 LABELS = {"zone": "z1", "size": "10", "word": "many"}
+OPERATORS = [
+    (expression("zone", "In", "z0", "z1"), True),
+    (expression("zone", "In", "z0"), False),
+    (expression("none", "In", "z1"), False),
+    (expression("zone", "NotIn", "z0"), True),
+    (expression("zone", "NotIn", "z1"), False),
+    (expression("none", "NotIn", "z1"), True),
+    (expression("zone", "Exists"), True),
+    (expression("none", "Exists"), False),
+    (expression("zone", "DoesNotExist"), False),
+    (expression("none", "DoesNotExist"), True),
+    (expression("size", "Gt", "9"), True),
+    (expression("size", "Gt", "10"), False),
+    (expression("word", "Gt", "1"), False),
+    (expression("none", "Gt", "1"), False),
+    (expression("size", "Lt", "11"), True),
+    (expression("size", "Lt", "10"), False),
+    (expression("word", "Lt", "1"), False),
+]
 
 
 @pytest.mark.proves("C13")
 class TestClusterAffinity:
     """spec.clusterAffinity, required."""
+
+    @pytest.mark.parametrize(("requirement", "holds"), OPERATORS, ids=str)
+    def test_six_operators(self, requirement: dict[str, Any], holds: bool) -> None:
+        asked = info(clusterAffinity=required_terms([requirement]))
+        reason = GOOD if holds else "didn't match clusterAffinity"
+        assert verdicts(decided(asked, cluster("a", LABELS))) == {"a": reason}
 
     @pytest.mark.parametrize(
         ("terms", "holds"),
@@ -204,6 +229,46 @@ class TestState:
     @pytest.mark.proves("PL20")
     def test_new_units_go_to_healthy_clusters_only(self, found: Any, reason: str) -> None:
         assert verdicts(decided(info(), found)) == {"a": reason}
+
+    @pytest.mark.parametrize(
+        ("effect", "tolerations", "holds"),
+        [
+            ("NoSchedule", [], False),
+            ("NoExecute", [], False),
+            ("PreferNoSchedule", [], True),
+            ("NoSchedule", [{"operator": "Exists"}], True),
+            ("NoSchedule", [{"key": "maintenance", "value": "yes"}], True),
+            ("NoSchedule", [{"key": "maintenance", "value": "no"}], False),
+            ("NoSchedule", [{"key": "maintenance", "operator": "Exists"}], True),
+            ("NoSchedule", [{"key": "other", "operator": "Exists"}], False),
+            ("NoSchedule", [{"operator": "Exists", "effect": "NoExecute"}], False),
+        ],
+    )
+    def test_hard_taints_need_a_toleration(
+        self, effect: str, tolerations: list[Any], holds: bool
+    ) -> None:
+        tainted = cluster("a", taints=[{"key": "maintenance", "value": "yes", "effect": effect}])
+        reason = GOOD if holds else "had taints that were not tolerated"
+        assert verdicts(decided(info(tolerations=tolerations), tainted)) == {"a": reason}
+
+    @pytest.mark.parametrize(
+        ("allow", "target", "holds"),
+        [
+            (["*"], "shop", True),
+            (["shop"], "shop", True),
+            (["team-*"], "team-a", True),
+            (["team-*"], "shop", False),
+            (["team-?", "shop"], "team-ab", False),
+            ([], "shop", False),
+        ],
+    )
+    def test_a_cluster_takes_the_namespaces_that_its_rule_allows(
+        self, allow: list[str], target: str, holds: bool
+    ) -> None:
+        asked = info(targetNamespace=target)
+        reason = GOOD if holds else f"namespace {target} is not allowed"
+        found = cluster("a", namespaces={"allow": allow})
+        assert verdicts(decided(asked, found)) == {"a": reason}
 
     @pytest.mark.proves("N18")
     @pytest.mark.parametrize(
@@ -303,6 +368,10 @@ class TestRoom:
         assert decision.placements == {"a": 3}
 
 
+TOWARD, AWAY = "workloadAffinity", "workloadAntiAffinity"
+SIBLING = info("sibling", labels={"app": "front"})
+
+
 @pytest.mark.proves("C16", "C18")
 class TestWorkloadAffinity:
     """Required rules between Workloads."""
@@ -328,6 +397,34 @@ class TestWorkloadAffinity:
         decision = decided(asked, *self.ZONED)
         assert decision.state is WorkloadState.FAILED
         assert decision.message == "0/4 clusters: 4 didn't match workloadAffinity"
+
+    @pytest.mark.parametrize(
+        ("rules", "others", "good"),
+        [
+            ({TOWARD: [beside("back", ZONE)]}, [info("back"), {"a": 0}], ""),
+            ({TOWARD: [beside("back", ZONE)]}, [info("back", namespace="bank"), {"a": 1}], ""),
+            (
+                {TOWARD: [beside("back", ZONE), beside("cache")]},
+                [info("back"), {"a": 1}, info("cache"), {"b": 1}],
+                "b",
+            ),
+            ({AWAY: [beside("back", ZONE)]}, [info("back"), {"a": 1}], "cd"),
+            ({AWAY: [beside("back", ZONE)]}, [info("back"), {"d": 1}], "abcd"),
+            ({TOWARD: [beside("front", ZONE)]}, [SIBLING, {"c": 1}], "c"),
+            ({TOWARD: [beside("front", ZONE)]}, [SIBLING, {"gone": 1}], "abc"),
+            (
+                {},
+                [info("friend", workloadAffinity={REQUIRED: [beside("front")]}), {"b": 2}],
+                "abcd",
+            ),
+        ],
+    )
+    def test_what_others_hold_lets_it_in_or_keeps_it_out(
+        self, rules: Any, others: list[Any], good: str
+    ) -> None:
+        asked = info("front", **{field: {REQUIRED: terms} for field, terms in rules.items()})
+        found = self.reasons(asked, *zip(others[::2], others[1::2], strict=True))
+        assert "".join(name for name, reason in found.items() if reason == GOOD) == good
 
     def test_anti_affinity_is_symmetric(self) -> None:
         holder = info("loner", workloadAntiAffinity={REQUIRED: [beside("front", ZONE)]})

@@ -64,6 +64,14 @@ class TestClusterAffinity:
         assert score(decision, "ClusterAffinity") == {"a": 0, "b": 10, "c": 90, "d": 100}
         assert list(decision.placements) == ["d"]
 
+    def test_the_best_is_the_best_of_those_that_will_do(self) -> None:
+        decision = decided(
+            info(clusterAffinity=self.ASKED),
+            cluster("b", {"tier": "gold"}),
+            cluster("d", {"ssd": ""}, ready=False),
+        )
+        assert score(decision, "ClusterAffinity")["b"] == 100
+
 
 @pytest.mark.proves("C17", "C18")
 class TestWorkloadAffinity:
@@ -86,6 +94,25 @@ class TestWorkloadAffinity:
         decision = decided(asked, cluster("a"), cluster("b"), bound=there)
         assert list(decision.placements) == ["b"]
         assert decided(asked, cluster("a"), bound=there).placements == {"a": 2}
+
+    def test_both_weigh_against_each_other(self) -> None:
+        asked = info(
+            "front",
+            workloadAffinity={PREFERRED: [weighted(30, beside("back", ZONE))]},
+            workloadAntiAffinity={PREFERRED: [weighted(60, beside("noisy"))]},
+        )
+        there = index((info("back"), {"a": 1}), (info("noisy"), {"b": 1}))
+        decision = decided(asked, *self.CLUSTERS, bound=there)
+        assert score(decision, "WorkloadAffinity") == {"a": 100, "b": 0, "c": 50}
+
+
+def test_soft_taints_that_are_not_tolerated_lower_the_score() -> None:
+    soft = {"key": "old", "effect": "PreferNoSchedule"}
+    worse = {"key": "slow", "effect": "PreferNoSchedule"}
+    clusters = (cluster("a", taints=[soft, worse]), cluster("b", taints=[soft]), cluster("c"))
+    assert score(decided(info(), *clusters), "TaintToleration") == {"a": 0, "b": 50, "c": 100}
+    borne = info(tolerations=[{"key": "old", "operator": "Exists"}])
+    assert score(decided(borne, *clusters), "TaintToleration") == {"a": 0, "b": 100, "c": 100}
 
 
 @pytest.mark.proves("C33")
