@@ -598,6 +598,42 @@ def test_fields_of_a_policy() -> None:
     assert got == ["IfUnowned", "Orphan", "Follow", "None", {"maxSurge": 0}]
 
 
+def test_what_is_spread_over() -> None:
+    """As Karmada's scheduler selects clusters: findings/karmada-spread.sh."""
+
+    def spread(scheduling: Any, **by: str) -> tuple[Any, Any]:
+        listed = [{"minGroups": 2, "maxGroups": 2, **by}]
+        placement = {"spreadConstraints": listed, "replicaScheduling": scheduling}
+        made = Made(policy(placement=placement), deployment())
+        noted = {path: text for path, text in made.noted.items() if "spread" in path}
+        return made["Workload/web"].get("spreadConstraints"), noted
+
+    def over(key: str) -> list[dict[str, Any]]:
+        return [{"topologyKey": key, "minDomains": 2, "maxDomains": 2}]
+
+    path = "p: spec.placement.spreadConstraints"
+    divided: dict[str, Any] = {
+        "replicaSchedulingType": "Divided",
+        "replicaDivisionPreference": "Weighted",
+    }
+    dynamic = {**divided, "weightPreference": {"dynamicWeight": "AvailableReplicas"}}
+    none: dict[str, Any] = {}
+    for scheduling in (none, dynamic):
+        assert spread(scheduling, spreadByField="cluster") == (over("stowage.dev/cluster"), {})
+        region, said = spread(scheduling, spreadByField="region")
+        assert (region, said) == (over("topology.kubernetes.io/region"), {})
+        zone, said = spread(scheduling, spreadByField="zone")
+        assert zone == over("topology.kubernetes.io/zone")
+        assert said[f"{path}[0]"].startswith("counts here; there clusters and regions alone")
+        rack, said = spread(scheduling, spreadByLabel="rack")
+        assert (rack, list(said)) == (over("rack"), [f"{path}[0]"])
+    weights = {"staticWeightList": [{"targetCluster": {}, "weight": 1}]}
+    for scheduling in (divided, {**divided, "weightPreference": weights}):
+        left, said = spread(scheduling, spreadByField="cluster")
+        assert left is None
+        assert said[path].startswith("have no effect beside static weights there")
+
+
 def test_how_replicas_are_divided() -> None:
     def scheduled(**said: Any) -> tuple[Any, Any]:
         found = {"replicaScheduling": {"replicaSchedulingType": "Divided", **said}}

@@ -152,6 +152,13 @@ def _static_weights(scheduling: Json) -> list[_Weight]:
     return [(int(e.get("weight") or 0), clusters_of(e.get("targetCluster"))) for e in listed]
 
 
+def _by_static_weights(scheduling: Json) -> bool:
+    preference = scheduling.get("weightPreference")
+    weighted = scheduling.get("replicaDivisionPreference") == "Weighted"
+    divided = scheduling.get("replicaSchedulingType", "Divided") == "Divided"
+    return divided and weighted and (not preference or bool(_static_weights(scheduling)))
+
+
 @dataclass(slots=True)
 class PolicyReader:
     """Reads one policy; notes what becomes something else, or is lost by its value."""
@@ -212,8 +219,14 @@ class PolicyReader:
         return made
 
     def _spread(self, placement: Json) -> dict[str, Any]:
+        """Return the constraints that count: none beside static weights, which Karmada goes by."""
         made: dict[str, Any] = {}
-        for n, each in enumerate(placement.get("spreadConstraints") or ()):
+        listed = placement.get("spreadConstraints") or ()
+        if listed and _by_static_weights(placement.get("replicaScheduling") or {}):
+            text = "have no effect beside static weights there, and are left out"
+            self.note("spec.placement.spreadConstraints", text)
+            return {}
+        for n, each in enumerate(listed):
             path = f"spec.placement.spreadConstraints[{n}]"
             by_field = each.get("spreadByField") or ("" if each.get("spreadByLabel") else "cluster")
             key = each.get("spreadByLabel") or FIELDS.get(by_field)
@@ -225,6 +238,9 @@ class PolicyReader:
                 self.lost(path, f"another one counts {key} already")
             elif bounds:
                 made[key] = {"topologyKey": key, **bounds}
+                if by_field not in ("cluster", "region"):
+                    text = "counts here; there clusters and regions alone are counted (v1.18.1)"
+                    self.note(path, text, "spec.spreadConstraints")
         return {"spreadConstraints": list(made.values())} if made else {}
 
     # --- replicas -----------------------------------------------------------------------------
