@@ -64,37 +64,6 @@ def test_beside_the_record_stands_what_would_be_decided_now() -> None:
     assert head("wl/by-labels", LABELS, assigned=1) == stays
 
 
-@pytest.mark.proves("E30", "C25")
-def test_a_failure_as_people_see_it() -> None:
-    lines = said("wl/by-labels", "-n", "demo", "-f", LABELS, "--fleet", FLEET)
-    assert lines == [
-        "demo/by-labels: 0 of 2 replicas placed, 2 pending (FailedToSchedule)",
-        "This is a plan: nothing is applied.",
-        "",
-        "CLUSTER    VERDICT   SCORE   REPLICAS   WHY",
-        "member-1   refused   -       0          didn't match clusterSelector (ClusterSelector)",
-        "member-2   refused   -       0          didn't match clusterSelector (ClusterSelector)",
-        (
-            "member-3   refused   -       0          "
-            "had taints that were not tolerated (TaintToleration)"
-        ),
-        "",
-        "In the way of the 2 pending replicas:",
-        "  2 clusters: didn't match clusterSelector",
-        "  1 cluster: had taints that were not tolerated",
-        "",
-        "What would help:",
-        (
-            "  other labels in spec.clusterSelector, or these labels on the MemberCluster: "
-            "that alone keeps it from member-1 or member-2, with room for 60 at the most"
-        ),
-        (
-            "  a toleration of accelerators:NoSchedule in spec.tolerations: "
-            "that alone keeps it from member-3, with room for 320"
-        ),
-    ]
-
-
 @pytest.mark.proves("E30", "C20")
 def test_a_success_as_people_see_it() -> None:
     lines = said("workload", "spread-1", "-n", "demo", "-f", APART, "--fleet", FLEET)

@@ -160,84 +160,39 @@ def test_a_kind_that_cannot_be_used_is_refused_with_its_file(write: Files) -> No
 
 @pytest.mark.proves("KD12", "KD14")
 @pytest.mark.parametrize(
-    ("template", "profile"),
+    ("template", "replicas", "line"),
     [
-        (
-            LEADER_WORKERS,
-            {
-                "replicas": 3,
-                "whole": False,
-                "pods": [
-                    {
-                        "name": "worker",
-                        "count": 3,
-                        "requests": {"cpu": "8", "nvidia.com/gpu": "8"},
-                    },
-                    {"name": "leader", "count": 1, "requests": {"cpu": "1"}},
-                ],
-            },
-        ),
-        (
-            RAY,
-            {
-                "replicas": 1,
-                "whole": True,
-                "pods": [
-                    {"name": "tpu", "count": 8, "requests": {"cpu": "8"}},
-                    {"name": "auto", "count": 3, "requests": {"cpu": "8"}},
-                    {"name": "head", "count": 1, "requests": {"cpu": "2"}},
-                ],
-            },
-        ),
+        (LEADER_WORKERS, 3, "a replica: worker 3 x cpu 8, nvidia.com/gpu 8 · leader 1 x cpu 1"),
+        (RAY, 1, "runs whole: tpu 8 x cpu 8 · auto 3 x cpu 8 · head 1 x cpu 2"),
         (
             FLINK,
-            {
-                "replicas": 1,
-                "whole": True,
-                "pods": [
-                    {"name": "jobManager", "count": 1, "requests": {"cpu": "1", "memory": "2Gi"}},
-                    {
-                        "name": "taskManager",
-                        "count": 3,
-                        "requests": {"cpu": "500m", "memory": "4Gi"},
-                    },
-                ],
-            },
+            1,
+            "runs whole: jobManager 1 x cpu 1, memory 2Gi · taskManager 3 x cpu 500m, memory 4Gi",
         ),
         (
             SPARK,
-            {
-                "replicas": 1,
-                "whole": True,
-                "pods": [
-                    {"name": "driver", "count": 1, "requests": {"cpu": "1", "memory": "896Mi"}},
-                    {
-                        "name": "executor",
-                        "count": 3,
-                        "requests": {"cpu": "500m", "memory": "5734Mi"},
-                    },
-                ],
-            },
+            1,
+            "runs whole: driver 1 x cpu 1, memory 896Mi · executor 3 x cpu 500m, memory 5734Mi",
         ),
     ],
     ids=["LeaderWorkerSet", "RayCluster", "FlinkDeployment", "SparkApplication"],
 )
-def test_explain_tells_the_pods_of_a_replica(write: Files, template: Any, profile: Any) -> None:
+def test_explain_tells_the_pods_of_a_replica(
+    write: Files, template: Any, replicas: int, line: str
+) -> None:
     fleet = write("fleet.yaml", cluster("m1", 20, cpu="16", **{"nvidia.com/gpu": "8"}))
-    made = write("w.yaml", workload(template))
-    told = run("explain", "wl/w", "-f", made, "--fleet", fleet, "-o", "json")
-    found = json.loads(told.stdout)
-    order = lambda each: each["name"]  # noqa: E731 - as short as a key
-    pods = sorted(profile["pods"], key=order)
-    assert sorted(found["profile"].pop("pods"), key=order) == pods
-    assert found["profile"] == {"replicas": profile["replicas"], "whole": profile["whole"]}
-    assert found["assigned"] == profile["replicas"]
-    text = run("explain", "wl/w", "-f", made, "--fleet", fleet).stdout
-    head = "runs whole: " if profile["whole"] else "a replica: "
-    (line,) = (each for each in text.splitlines() if each.startswith(head))
-    assert all(
-        f"{each['name']} {each['count']} x cpu {each['requests']['cpu']}" in line for each in pods
-    )
+    asked = ("explain", "wl/w", "-f", write("w.yaml", workload(template)), "--fleet", fleet)
+    assert line in run(*asked).stdout.splitlines()
+    found = json.loads(run(*asked, "-o", "json").stdout)
+    profile = found["profile"]
+    assert found["assigned"] == profile["replicas"] == replicas
+    assert profile["whole"] is line.startswith("runs whole")
+    told = {
+        f"{each['name']} {each['count']} x "
+        + ", ".join(f"{name} {amount}" for name, amount in each["requests"].items())
+        for each in profile["pods"]
+    }
+    assert told == {*line.partition(": ")[2].split(" · ")}
 
 
 @pytest.mark.proves("KD6", "KD14")
@@ -274,15 +229,8 @@ def test_plan_takes_a_kind_of_its_files_as_the_hubs(write: Files) -> None:
     larger = copy.deepcopy(KIND)
     larger["spec"]["pods"][0]["count"] = "spec.cores * 2"
     there = write("fleet.yaml", cluster("m1", 1, cpu="8"), KIND)
-    told = run(
-        "plan",
-        "-f",
-        write("w.yaml", larger, workload(GADGET, distribution="Divided")),
-        "--fleet",
-        there,
-        "-o",
-        "json",
-    )
+    made = write("w.yaml", larger, workload(GADGET, distribution="Divided"))
+    told = run("plan", "-f", made, "--fleet", there, "-o", "json")
     (found,) = json.loads(told.stdout)["workloads"]
     assert found["assigned"] == 1
 
@@ -297,20 +245,10 @@ def test_kinds_lists_what_is_known_and_where_from(tmp_path: Path) -> None:
         told = run("kinds", *there)
         rows = {tuple(line.split()[:2]): line.split() for line in told.stdout.splitlines()}
         assert told.exit_code == 0
-        assert rows["Deployment", "apps"][2:] == (
-            ["v1", "spec.replicas", "1", "yes", "no", "no", "no", "built-in", "2"]
-        )
-        assert rows["RayCluster", "ray.io"][2:] == [
-            "v1",
-            "whole",
-            "2",
-            "yes",
-            "no",
-            "no",
-            "no",
-            "built-in",
-            "1",
-        ]
+        deployments = "v1 spec.replicas 1 yes no no no built-in 2"
+        assert rows["Deployment", "apps"][2:] == deployments.split()
+        ray = "v1 whole 2 yes no no no built-in 1"
+        assert rows["RayCluster", "ray.io"][2:] == ray.split()
         assert rows["Job", "batch"][2:9] == [
             "v1",
             "spec.parallelism",

@@ -196,27 +196,6 @@ def test_a_namespace_that_the_propagator_will_make_is_no_refusal(
     assert ".spec.replica: field not declared in schema" in result.stderr
 
 
-def test_the_examples_as_people_see_them() -> None:
-    files = [f"-f{next(EXAMPLES.glob(f'0{number}-*'))}" for number in "012349"]
-    result = run("plan", *files, "--fleet", FLEET)
-    assert result.exit_code == 0
-    assert result.stdout.splitlines() == [
-        "WORKLOAD           DESIRED   ASSIGNED   PENDING   CLUSTERS     CHANGE",
-        "demo/wordpress     3         3          0         member-1=3   member-1 +3",
-        "demo/named         2         2          0         member-2=2   member-2 +2",
-        "demo/by-provider   2         2          0         member-1=2   member-1 +2",
-        "demo/by-labels     2         0          2         -            pending",
-        (
-            "  FailedToSchedule: 0/3 clusters: 2 didn't match clusterSelector, "
-            "1 had taints that were not tolerated"
-        ),
-    ]
-    assert result.stderr.splitlines() == [
-        "note: ignored, as it has no say in this: Namespace demo, Secret demo-mysql",
-        "note: demo/handmade is left to scheduler my-customer-scheduler; asked is stowage",
-    ]
-
-
 @pytest.mark.proves("E30", "C19")
 def test_what_programs_are_told(write: Write) -> None:
     fleet = write("fleet.yaml", cluster("a"), cluster("b", ready=False))

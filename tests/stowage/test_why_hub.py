@@ -12,10 +12,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from machinery.api.resources import WORKLOAD_POLICIES
 from stowage.cli import cli
 from stowage.hub import plain_connection
-from tests.controller.live import World, deciding, world_on
+from tests.controller.live import World, world_on
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -32,36 +31,6 @@ async def run(world: World, *args: str) -> Result:
     """The command in a thread: it has an event loop of its own."""
     hub = ("--kubeconfig", str(world.hub.kubeconfig))
     return await asyncio.to_thread(CliRunner().invoke, cli, [args[0], *hub, *args[1:]])
-
-
-@pytest.mark.proves("U1")
-async def test_history_names_a_quota_that_grew(world: World) -> None:
-    quota = {
-        "apiVersion": WORKLOAD_POLICIES.api_version,
-        "kind": "WorkloadPolicy",
-        "metadata": {"name": "quota", "namespace": "shop"},
-        "spec": {
-            "topologyKey": ZONE,
-            "labelSelector": {"matchLabels": {"app": "demo"}},
-            "allocationType": "Required",
-            "allocationPolicy": [{"name": "z0", "replicas": 2}],
-        },
-    }
-    await world.client.create(WORKLOAD_POLICIES, quota)
-    await world.workload("demo", replicas=5, labels={"stowage.dev/workload-policy": "quota"})
-    async with deciding(world):
-        await world.until("demo", lambda s: s.get("assigned") == 2)
-        more = {"spec": {"allocationPolicy": [{"name": "z0", "replicas": 4}]}}
-        await world.client.merge_patch(WORKLOAD_POLICIES, "quota", more, namespace="shop")
-        await world.until("demo", lambda s: s["assigned"] == 4)
-    told = (await run(world, "history", "wl/demo", "-n", "shop")).stdout.splitlines()
-    assert told[0] == "shop/demo: the last 2 changes of placement, the newest last"
-    assert told[1].endswith("placed: 2 of 5 replicas have a cluster")
-    assert told[3].endswith("the quota let more in: 4 of 5 replicas have a cluster")
-    assert told[4].split("   ")[-1] == "domain z0 is at its quota of 4"
-    why = (await run(world, "explain", "wl/demo", "-n", "shop")).stdout
-    assert "2 more at " in why
-    assert "Decided now, every replica would stay where it is:" in why
 
 
 async def test_what_is_not_there_or_not_recorded(world: World) -> None:
