@@ -26,6 +26,7 @@ SPECS: dict[str, dict[str, Any]] = {
         "targetRef": {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": "demo"},
         "subsets": [{"name": "normal", "maxReplicas": 100}, {"name": "elastic"}],
     },
+    "ClusterDecision": {},
     "WorkloadGroup": {"minMember": 4},
     "WorkloadQuota": {"hard": {"units": "5"}},
     "Reservation": {

@@ -79,19 +79,3 @@ def test_an_edited_alias_takes_the_method_with_it(tenant):
         "scheduleStrategy" in text for text in validation.object_violations("WorkloadPolicy", both)
     )
     assert stored() == "Fill"
-
-
-@pytest.mark.proves("K32")
-def test_its_columns(tenant):
-    tenant.create(policy(namespace=tenant.namespace))
-    status = {"workloads": 1, "summary": "member=1/1,host=3/3"}
-    tenant.write_status("demo", status, "WorkloadPolicy")
-    head, row = tenant.kubectl("get", "wlp", "demo").splitlines()
-    assert head.split() == ["NAME", "TOPOLOGY", "TYPE", "METHOD", "WORKLOADS", "ALLOCATED", "AGE"]
-    assert row.split()[1:6] == [
-        "topology.kubernetes.io/zone",
-        "Preferred",
-        "Balance",
-        "1",
-        "member=1/1,host=3/3",
-    ]

@@ -103,62 +103,15 @@ def test_owners_of_others_are_refused_by_an_edit_too(tenant):
     assert said.startswith("spec.owners: ")
 
 
-STATUS = {
-    "observedGeneration": 1,
-    "phase": "Available",
-    "clusterName": "member-a,member-b",
-    "desired": 3,
-    "assigned": 2,
-    "pending": 1,
-    "placements": [
-        {"cluster": "member-a", "replicas": 1},
-        {"cluster": "member-b", "replicas": 1},
-    ],
-    "clusterSummary": "member-a=1,member-b=1",
-    "allocatable": {"cpu": "8"},
-    "allocated": {"cpu": "4"},
-    "currentOwners": [
-        {
-            "kind": "Workload",
-            "namespace": "shop",
-            "name": "demo",
-            "uid": "f8a3",
-            "cluster": "member-a",
-            "replicas": 1,
-        }
-    ],
-    "owners": 1,
-    "decision": {"hash": "a-b-c", "time": "2026-01-02T03:04:05Z"},
-    "conditions": [{"type": "Ready", "status": "True", "reason": "Available"}],
-}
-
-
-def write_status(tenant: Any, status: dict[str, Any], kind: str = "Reservation") -> str:
-    return refusal(tenant.write_status, "demo", status, kind)
-
-
-@pytest.mark.proves("E26")
-def test_the_status_is_kept_and_the_columns_tell_it(tenant):
-    tenant.create(of(tenant, ttl="30m"))
-    assert write_status(tenant, STATUS) == ""
-    assert tenant.get("demo", "Reservation")["status"] == STATUS
-    head, row = tenant.kubectl("get", "rsv", "demo").splitlines()
-    assert head.split() == ["NAME", "PHASE", "CLUSTER", "AGE"]
-    assert row.split()[1:3] == ["Available", "member-a,member-b"]
-    head, row = tenant.kubectl("get", "rsv", "demo", "-o", "wide").splitlines()
-    assert head.split()[4:] == ["ALLOCATED", "OWNERS", "EXPIRES"]
-    assert row.split()[4:] == ['{"cpu":"4"}', "1", "30m"]
-    assert "phase" in write_status(tenant, {"phase": "Running"})
-
-
 @pytest.mark.proves("E28")
 def test_a_workload_says_in_which_reservations_it_is(tenant):
     tenant.create(tenant.workload("demo"))
     inside = {"namespace": "shop", "name": "r", "uid": "u", "cluster": "member-a", "replicas": 2}
-    assert write_status(tenant, {"reservations": [inside]}, "Workload") == ""
+    tenant.write_status("demo", {"reservations": [inside]})
     assert tenant.get("demo")["status"]["reservations"] == [inside]
     wrong = inside | {"replicas": -1}
-    assert "reservations" in write_status(tenant, {"reservations": [wrong]}, "Workload")
+    refused = refusal(tenant.write_status, "demo", {"reservations": [wrong]})
+    assert "reservations" in refused
 
 
 @pytest.mark.proves("E25")

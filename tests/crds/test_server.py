@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from crds.membercluster import MemberCluster
 from crds.names import ANNOTATION_UNJOIN, GIVEN_UP
 
 from .asking import refusal
-from .bodies import read
+from .bodies import body, read
 
 FULL = read("full.yaml")
 
@@ -97,29 +96,6 @@ def test_the_scale_subresource(tenant):
     assert tenant.get("scaled")["spec"]["replicas"] == 120
 
 
-@pytest.mark.proves("C35", "K32")
-def test_columns(tenant):
-    tenant.create(tenant.workload("named", targetNamespace="elsewhere"))
-    status = {
-        "state": "Running",
-        "desired": 6,
-        "assigned": 4,
-        "pending": 2,
-        "clusterSummary": "member=1,host=3",
-        "readySummary": "4/6",
-        "serviceExternalIP": "192.0.2.7",
-        "rollout": {"phase": "Soaking", "revision": "6f2c6f2c6f2c6f2c"},
-    }
-    tenant.write_status("named", status)
-    head, row = tenant.kubectl("get", "wl").splitlines()
-    assert head.split() == ["NAME", "STATE", "CLUSTERS", "DESIRED", "ASSIGNED", "READY", "AGE"]
-    assert row.split()[:6] == ["named", "Running", "member=1,host=3", "6", "4", "4/6"]
-    head, row = tenant.kubectl("get", "wl", "-o", "wide").splitlines()
-    wide = ["PENDING", "NAMESPACE", "DEPLOYMENT", "SERVICE-EXTERNAL-IP", "ROLLOUT"]
-    assert head.split()[6:] == ["AGE", *wide]
-    assert row.split()[7:] == ["2", "elsewhere", "named", "192.0.2.7", "Soaking"]
-
-
 @pytest.mark.proves("C35")
 def test_the_columns_of_a_template_in_its_own_namespace(tenant):
     template = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "inner"}}
@@ -131,21 +107,28 @@ def test_the_columns_of_a_template_in_its_own_namespace(tenant):
     assert row[2:] == [tenant.namespace, "inner"]
 
 
-@pytest.mark.proves("CT4")
-def test_a_clusterdecision_shows_no_part_of_its_list_as_all_of_it(tenant):
-    made = {
-        "apiVersion": "stowage.dev/v1alpha1",
-        "kind": "ClusterDecision",
-        "metadata": {"name": "web"},
-        "spec": {},
-    }
-    tenant.kubectl("apply", "-f", "-", input=json.dumps(made))
-    items = [{"clusterName": name, "replicas": "1", "rank": "1"} for name in ("paris", "tokyo")]
-    status = json.dumps({"status": {"decisions": items}})
-    tenant.kubectl("patch", "cd", "web", "--subresource=status", "--type=merge", "-p", status)
-    head, row = tenant.kubectl("get", "cd").splitlines()
-    assert head.split() == ["NAME", "READY", "AGE"]
-    assert "paris" not in row
+def shown() -> list[Any]:
+    return [
+        pytest.param(each, id=each["kind"], marks=pytest.mark.proves(*each["proves"]))
+        for each in read("shown.yaml")
+    ]
+
+
+@pytest.mark.parametrize("case", shown())
+def test_the_status_is_kept_and_the_columns_tell_it(tenant, case):
+    kind, status, wide = case["kind"], case["status"], case.get("wide", "")
+    tenant.create(body(kind, namespace=tenant.namespace, **case.get("spec", {})))
+    tenant.write_status("demo", status, kind)
+    assert tenant.get("demo", kind)["status"] == status
+    head, row = tenant.kubectl("get", kind, "demo").splitlines()
+    assert head.split() == ["NAME", *case["head"].split(), "AGE"]
+    assert row.split()[1:-1] == case["row"].split()
+    if wide:
+        head, row = tenant.kubectl("get", kind, "demo", "-o", "wide").splitlines()
+        assert head.split() == ["NAME", *case["head"].split(), "AGE", *wide.split()]
+        assert row.split()[-len(wide.split()) :] == case["more"].split()
+    if wrong := case.get("wrong"):
+        assert case["field"] in refusal(tenant.write_status, "demo", wrong, kind)
 
 
 @pytest.mark.proves("C10")

@@ -92,43 +92,6 @@ def test_of_one_that_was_wrong_before_only_what_is_wrong_now_is_said():
     assert validation.object_violations("WorkloadSpread", spread(), was) == []
 
 
-STATUS = {
-    "observedGeneration": 1,
-    "conditions": [{"type": "Ready", "status": "True", "reason": "Valid"}],
-    "summary": "normal=80/100,elastic=0",
-    "subsetStatuses": [
-        {
-            "name": "normal",
-            "replicas": 80,
-            "missingReplicas": 20,
-            "creatingPods": {"member-a/3-7": "2026-01-02T03:04:05Z"},
-            "deletingPods": {"member-a/8": "2026-01-02T03:04:05Z"},
-            "deletionCost": 200,
-            "conditions": [{"type": "Schedulable", "status": "True", "reason": "Sufficient"}],
-        },
-        {"name": "elastic", "replicas": 0, "missingReplicas": -1, "deletionCost": 100},
-    ],
-}
-
-
-def write_status(tenant: Any, status: dict[str, Any]) -> str:
-    return refusal(tenant.write_status, "demo", status, "WorkloadSpread")
-
-
-@pytest.mark.proves("W7", "W16")
-def test_the_status_is_kept_and_the_columns_tell_it(tenant):
-    tenant.create(of(tenant))
-    assert write_status(tenant, STATUS) == ""
-    assert tenant.get("demo", "WorkloadSpread")["status"] == STATUS
-    head, row = tenant.kubectl("get", "ws", "demo").splitlines()
-    assert head.split() == ["NAME", "TARGET", "SUBSETS", "STRATEGY", "READY", "AGE"]
-    assert row.split()[1:5] == ["demo", "normal=80/100,elastic=0", "Fixed", "True"]
-    head, row = tenant.kubectl("get", "ws", "demo", "-o", "wide").splitlines()
-    assert (head.split()[-1], row.split()[-1]) == ("REASON", "Valid")
-    below = {"subsetStatuses": [{"name": "normal", "missingReplicas": -2}]}
-    assert "missingReplicas" in write_status(tenant, below)
-
-
 OVERRIDES = [
     {
         "name": "normal",

@@ -56,42 +56,8 @@ def test_all_of_it_can_be_changed_and_an_edit_is_judged_as_well(tenant):
     assert tenant.get("demo", "WorkloadGroup")["spec"] == edits
 
 
-STATUS = {
-    "observedGeneration": 1,
-    "phase": "Running",
-    "workloads": 2,
-    "desired": 6,
-    "scheduled": 5,
-    "waiting": 1,
-    "running": 4,
-    "succeeded": 2,
-    "failed": 3,
-    "scheduleStartTime": "2026-01-02T03:04:05Z",
-    "quorumTime": "2026-01-02T03:05:05Z",
-    "gate": "Open",
-    "decisions": {"f8a3": "acde049cabb8b1e6"},
-    "failures": 1,
-    "retryTime": "2026-01-02T03:04:15Z",
-    "lastFailureTime": "2026-01-02T03:04:05Z",
-    "conditions": [{"type": "Scheduled", "status": "True", "reason": "Scheduled"}],
-}
-
-
 def write_status(tenant: Any, status: dict[str, Any]) -> str:
     return refusal(tenant.write_status, "demo", status, "WorkloadGroup")
-
-
-@pytest.mark.proves("G1")
-def test_the_status_is_kept_and_the_columns_tell_it(tenant):
-    tenant.create(of(tenant))
-    assert write_status(tenant, STATUS) == ""
-    assert tenant.get("demo", "WorkloadGroup")["status"] == STATUS
-    head, row = tenant.kubectl("get", "wg", "demo").splitlines()
-    assert head.split() == ["NAME", "PHASE", "MINMEMBER", "RUNNING", "SUCCEEDED", "FAILED", "AGE"]
-    assert row.split()[:6] == ["demo", "Running", "4", "4", "2", "3"]
-    head, row = tenant.kubectl("get", "wg", "demo", "-o", "wide").splitlines()
-    assert head.split()[7:] == ["SCHEDULED", "WAITING", "GATE"]
-    assert row.split()[7:] == ["5", "1", "Open"]
 
 
 @pytest.mark.proves("G1", "G20")
