@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -22,14 +23,8 @@ from tests.controller.live import deployment
 from tests.controller.memory import Stage
 from tests.truth.recording import Scenario
 
-SCENARIOS: dict[str, Scenario] = {}
 ZONE = "topology.kubernetes.io/zone"
 DIVIDED = {"distribution": "Divided"}
-
-
-def scenario(play: Scenario) -> Scenario:
-    SCENARIOS[play.__name__] = play
-    return play
 
 
 def put(stage: Stage, res: Resource, name: str, labels: Any = None, **spec: Any) -> None:
@@ -57,19 +52,16 @@ def template(name: str, kind: str, api: str = "apps/v1", **spec: Any) -> dict[st
 # --- one Workload -----------------------------------------------------------------------------
 
 
-@scenario
 async def single(stage: Stage, members: Members) -> None:
     stage.workload("web", replicas=3)
     await stage.calm(5)
 
 
-@scenario
 async def single_too_large(stage: Stage, members: Members) -> None:
     stage.workload("web", replicas=11)
     await stage.calm(5)
 
 
-@scenario
 async def duplicated(stage: Stage, members: Members) -> None:
     stage.workload("web", replicas=3, distribution="Duplicated")
     await stage.calm(5)
@@ -77,13 +69,11 @@ async def duplicated(stage: Stage, members: Members) -> None:
     await stage.calm(5)
 
 
-@scenario
 async def divided(stage: Stage, members: Members) -> None:
     stage.workload("web", replicas=7, **DIVIDED)
     await stage.calm(5)
 
 
-@scenario
 async def divided_beyond_the_room(stage: Stage, members: Members) -> None:
     stage.workload("web", replicas=33, **DIVIDED)
     await stage.calm(5)
@@ -91,7 +81,6 @@ async def divided_beyond_the_room(stage: Stage, members: Members) -> None:
     await stage.calm(5)
 
 
-@scenario
 async def divided_by_weight(stage: Stage, members: Members) -> None:
     weights = [
         {"clusterSelector": {"matchLabels": {ZONE: "m1"}}, "weight": 3},
@@ -101,20 +90,17 @@ async def divided_by_weight(stage: Stage, members: Members) -> None:
     await stage.calm(5)
 
 
-@scenario
 async def packed(stage: Stage, members: Members) -> None:
     stage.workload("web", replicas=4, packing="Fewest", **DIVIDED)
     await stage.calm(5)
 
 
-@scenario
 async def spread_over_two(stage: Stage, members: Members) -> None:
     rule = {"topologyKey": "stowage.dev/cluster", "minDomains": 2, "maxDomains": 2}
     stage.workload("web", replicas=6, spreadConstraints=[rule], **DIVIDED)
     await stage.calm(5)
 
 
-@scenario
 async def spread_over_zones_and_clusters(stage: Stage, members: Members) -> None:
     rules = [
         {"topologyKey": ZONE, "minDomains": 2, "maxDomains": 3},
@@ -124,7 +110,6 @@ async def spread_over_zones_and_clusters(stage: Stage, members: Members) -> None
     await stage.calm(5)
 
 
-@scenario
 async def selected(stage: Stage, members: Members) -> None:
     stage.workload("web", clusterSelector={ZONE: "m2"})
     stage.workload("none", clusterSelector={ZONE: "m9"})
@@ -133,7 +118,6 @@ async def selected(stage: Stage, members: Members) -> None:
     await stage.calm(5)
 
 
-@scenario
 async def preferred(stage: Stage, members: Members) -> None:
     term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["m3"]}]}
     affinity = {
@@ -143,14 +127,12 @@ async def preferred(stage: Stage, members: Members) -> None:
     await stage.calm(5)
 
 
-@scenario
 async def named_cluster(stage: Stage, members: Members) -> None:
     stage.workload("web", targetCluster={"name": "m2"})
     stage.workload("lost", targetCluster={"name": "m7"})
     await stage.calm(5)
 
 
-@scenario
 async def affinity_and_anti_affinity(stage: Stage, members: Members) -> None:
     def terms(app: str) -> dict[str, Any]:
         term = {
@@ -166,7 +148,6 @@ async def affinity_and_anti_affinity(stage: Stage, members: Members) -> None:
     await stage.calm(5)
 
 
-@scenario
 async def mutual_affinity(stage: Stage, members: Members) -> None:
     for name, other in (("a", "b"), ("b", "a")):
         term = {
@@ -178,7 +159,6 @@ async def mutual_affinity(stage: Stage, members: Members) -> None:
     await stage.calm(5)
 
 
-@scenario
 async def tainted(stage: Stage, members: Members) -> None:
     stage.hub.edit(
         MEMBER_CLUSTERS,
@@ -195,14 +175,12 @@ async def tainted(stage: Stage, members: Members) -> None:
     await stage.calm(5)
 
 
-@scenario
 async def by_priority(stage: Stage, members: Members) -> None:
     stage.workload("low", replicas=20, priority=1, created=1, **DIVIDED)
     stage.workload("high", replicas=20, priority=9, created=2, **DIVIDED)
     await stage.calm(8)
 
 
-@scenario
 async def scaled(stage: Stage, members: Members) -> None:
     stage.workload("web", replicas=4, **DIVIDED)
     await stage.calm(4)
@@ -211,7 +189,6 @@ async def scaled(stage: Stage, members: Members) -> None:
         await stage.calm(4)
 
 
-@scenario
 async def rules_edited(stage: Stage, members: Members) -> None:
     stage.workload("web", replicas=4, **DIVIDED)
     await stage.calm(4)
@@ -219,13 +196,11 @@ async def rules_edited(stage: Stage, members: Members) -> None:
     await stage.calm(12)
 
 
-@scenario
 async def another_scheduler(stage: Stage, members: Members) -> None:
     stage.workload("web", schedulerName="somebody")
     await stage.calm(4)
 
 
-@scenario
 async def deleted(stage: Stage, members: Members) -> None:
     stage.workload("web", replicas=20, created=1, **DIVIDED)
     stage.workload("waits", replicas=15, created=2, **DIVIDED)
@@ -235,14 +210,12 @@ async def deleted(stage: Stage, members: Members) -> None:
     await stage.calm(6)
 
 
-@scenario
 async def wrong_input(stage: Stage, members: Members) -> None:
     stage.workload("web", cpu="one")
     stage.workload("other", tolerations=[{"operator": "Exists", "key": "a"}])
     await stage.calm(4)
 
 
-@scenario
 async def overridden(stage: Stage, members: Members) -> None:
     big = {"name": "main", "resources": {"requests": {"cpu": "5"}}}
     rules = [
@@ -256,7 +229,6 @@ async def overridden(stage: Stage, members: Members) -> None:
     await stage.calm(5)
 
 
-@scenario
 async def placement_only(stage: Stage, members: Members) -> None:
     stage.workload("web", replicas=3, delivery="None", **DIVIDED)
     await stage.calm(5)
@@ -265,7 +237,6 @@ async def placement_only(stage: Stage, members: Members) -> None:
 # --- kinds --------------------------------------------------------------------------------------
 
 
-@scenario
 async def a_stateful_set(stage: Stage, members: Members) -> None:
     stage.workload(
         "db", replicas=5, targetDeployment=None, template=template("db", "StatefulSet"), **DIVIDED
@@ -277,14 +248,12 @@ async def a_stateful_set(stage: Stage, members: Members) -> None:
     await stage.calm(15)
 
 
-@scenario
 async def a_job(stage: Stage, members: Members) -> None:
     job = template("sum", "Job", "batch/v1", parallelism=3, completions=6)
     stage.workload("sum", targetDeployment=None, template=job, **DIVIDED)
     await stage.calm(4)
 
 
-@scenario
 async def a_cron_job(stage: Stage, members: Members) -> None:
     job = template("tick", "Job", "batch/v1")["spec"]
     cron = {
@@ -297,7 +266,6 @@ async def a_cron_job(stage: Stage, members: Members) -> None:
     await stage.calm(4)
 
 
-@scenario
 async def a_daemon_set(stage: Stage, members: Members) -> None:
     agent = template("agent", "DaemonSet")
     stage.workload(
@@ -306,7 +274,6 @@ async def a_daemon_set(stage: Stage, members: Members) -> None:
     await stage.calm(4)
 
 
-@scenario
 async def a_custom_kind(stage: Stage, members: Members) -> None:
     kind = {
         "apiVersion": "example.com/v1",
@@ -326,7 +293,6 @@ async def _web(stage: Stage, members: Members, **spec: Any) -> None:
     await stage.calm(4)
 
 
-@scenario
 async def drained(stage: Stage, members: Members) -> None:
     await _web(stage, members)
     members.taint("m1", TAINT_DRAIN)
@@ -335,14 +301,12 @@ async def drained(stage: Stage, members: Members) -> None:
     await stage.calm(5)
 
 
-@scenario
 async def drained_one_by_one(stage: Stage, members: Members) -> None:
     await _web(stage, members, movement={"maxSurge": 1, "maxUnavailable": 0})
     members.taint("m1", TAINT_DRAIN)
     await stage.calm(20)
 
 
-@scenario
 async def drained_without_room(stage: Stage, members: Members) -> None:
     stage.workload("full", replicas=20, targetCluster=None, created=1, **DIVIDED)
     await _web(stage, members)
@@ -350,7 +314,6 @@ async def drained_without_room(stage: Stage, members: Members) -> None:
     await stage.calm(20)
 
 
-@scenario
 async def lost(stage: Stage, members: Members) -> None:
     await _web(stage, members)
     members.lose("m1")
@@ -359,7 +322,6 @@ async def lost(stage: Stage, members: Members) -> None:
     await stage.calm(10)
 
 
-@scenario
 async def lost_for_a_moment(stage: Stage, members: Members) -> None:
     await _web(stage, members)
     members.lose("m1")
@@ -368,14 +330,12 @@ async def lost_for_a_moment(stage: Stage, members: Members) -> None:
     await stage.calm(5)
 
 
-@scenario
 async def lost_beyond_the_brake(stage: Stage, members: Members) -> None:
     await _web(stage, members)
     members.lose("m1", "m2")
     await stage.calm(15)
 
 
-@scenario
 async def lost_and_fenced(stage: Stage, members: Members) -> None:
     db = template("db", "StatefulSet")
     stage.workload("db", replicas=4, targetDeployment=None, template=db, **DIVIDED)
@@ -386,7 +346,6 @@ async def lost_and_fenced(stage: Stage, members: Members) -> None:
     await stage.calm(15)
 
 
-@scenario
 async def not_tolerated_for_long(stage: Stage, members: Members) -> None:
     rule = {
         "key": "stowage.dev/not-ready",
@@ -400,7 +359,6 @@ async def not_tolerated_for_long(stage: Stage, members: Members) -> None:
     await stage.calm(15)
 
 
-@scenario
 async def no_longer_registered(stage: Stage, members: Members) -> None:
     await _web(stage, members)
     found = members.unregister("m1")
@@ -409,14 +367,12 @@ async def no_longer_registered(stage: Stage, members: Members) -> None:
     await stage.calm(8)
 
 
-@scenario
 async def given_up(stage: Stage, members: Members) -> None:
     await _web(stage, members)
     stage.give_up("m1")
     await stage.calm(10)
 
 
-@scenario
 async def renamed(stage: Stage, members: Members) -> None:
     await _web(stage, members)
     (body,) = members.unregister("m1").values()
@@ -424,7 +380,6 @@ async def renamed(stage: Stage, members: Members) -> None:
     await stage.calm(10)
 
 
-@scenario
 async def never_ready_elsewhere(stage: Stage, members: Members) -> None:
     await _web(stage, members)
     members.stuck.update(("m2", "m3"))
@@ -432,7 +387,6 @@ async def never_ready_elsewhere(stage: Stage, members: Members) -> None:
     await stage.calm(15)
 
 
-@scenario
 async def drained_whole(stage: Stage, members: Members) -> None:
     stage.workload("web", replicas=3)
     await stage.calm(4)
@@ -456,7 +410,6 @@ def _policy(stage: Stage, kind: str) -> None:
     )
 
 
-@scenario
 async def a_policy_prefers(stage: Stage, members: Members) -> None:
     _policy(stage, "Preferred")
     labels = {"stowage.dev/workload-policy": "ratio"}
@@ -465,7 +418,6 @@ async def a_policy_prefers(stage: Stage, members: Members) -> None:
         await stage.calm(1)
 
 
-@scenario
 async def a_policy_requires(stage: Stage, members: Members) -> None:
     _policy(stage, "Required")
     labels = {"stowage.dev/workload-policy": "ratio"}
@@ -486,7 +438,6 @@ def _spread(stage: Stage, *subsets: dict[str, Any], **spec: Any) -> None:
     put(stage, WORKLOAD_SPREADS, "web", targetRef=about, subsets=list(subsets), **spec)
 
 
-@scenario
 async def a_spread_fills_in_order(stage: Stage, members: Members) -> None:
     _spread(stage, _subset("own", "m1", 3), _subset("elastic", "m2"))
     stage.workload("web", replicas=7)
@@ -495,14 +446,12 @@ async def a_spread_fills_in_order(stage: Stage, members: Members) -> None:
     await stage.calm(8)
 
 
-@scenario
 async def a_spread_of_parts(stage: Stage, members: Members) -> None:
     _spread(stage, _subset("a", "m1", "20%"), _subset("b", "m2", "30%"), _subset("c", "m3", "50%"))
     stage.workload("web", replicas=10)
     await stage.calm(5)
 
 
-@scenario
 async def a_spread_adapts(stage: Stage, members: Members) -> None:
     members.stuck.add("m1")
     strategy = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 5}}
@@ -511,7 +460,6 @@ async def a_spread_adapts(stage: Stage, members: Members) -> None:
     await stage.calm(20)
 
 
-@scenario
 async def a_quota(stage: Stage, members: Members) -> None:
     put(stage, WORKLOAD_QUOTAS, "team", hard={"units": "5", "requests.cpu": "4"})
     stage.workload("first", replicas=3, created=1, **DIVIDED)
@@ -534,7 +482,6 @@ def _reserve(stage: Stage, name: str, replicas: int, **spec: Any) -> None:
     )
 
 
-@scenario
 async def a_reservation_is_used(stage: Stage, members: Members) -> None:
     _reserve(stage, "peak", 8)
     await stage.calm(4)
@@ -544,7 +491,6 @@ async def a_reservation_is_used(stage: Stage, members: Members) -> None:
     await stage.calm(5)
 
 
-@scenario
 async def a_reservation_is_shared_and_expires(stage: Stage, members: Members) -> None:
     _reserve(stage, "peak", 6, allocateOnce=False, hold="Books", ttl="20s")
     await stage.calm(3)
@@ -559,7 +505,6 @@ def _gang(stage: Stage, **spec: Any) -> None:
 GANG = {"stowage.dev/workload-group": "train"}
 
 
-@scenario
 async def a_gang(stage: Stage, members: Members) -> None:
     _gang(stage)
     stage.workload("driver", replicas=1, labels=GANG, created=1)
@@ -568,7 +513,6 @@ async def a_gang(stage: Stage, members: Members) -> None:
     await stage.calm(6)
 
 
-@scenario
 async def a_gang_without_room(stage: Stage, members: Members) -> None:
     stage.workload("other", replicas=26, created=0, **DIVIDED)
     await stage.calm(3)
@@ -581,7 +525,6 @@ async def a_gang_without_room(stage: Stage, members: Members) -> None:
     await stage.calm(10)
 
 
-@scenario
 async def a_gang_in_one_zone(stage: Stage, members: Members) -> None:
     _gang(stage, topology={"topologyKey": ZONE, "mode": "Required"})
     stage.workload("driver", replicas=1, labels=GANG, created=1)
@@ -589,7 +532,6 @@ async def a_gang_in_one_zone(stage: Stage, members: Members) -> None:
     await stage.calm(6)
 
 
-@scenario
 async def two_gangs(stage: Stage, members: Members) -> None:
     for at, name in enumerate(("one", "two")):
         put(stage, WORKLOAD_GROUPS, name, minMember=18, scheduleTimeoutSeconds=10)
@@ -601,14 +543,6 @@ async def two_gangs(stage: Stage, members: Members) -> None:
 # --- rollouts -----------------------------------------------------------------------------------
 
 
-ROLLOUTS: dict[str, Callable[[RolloutFleet], Awaitable[None]]] = {}
-
-
-def rollout(play: Callable[[RolloutFleet], Awaitable[None]]) -> None:
-    ROLLOUTS[play.__name__] = play
-
-
-@rollout
 async def a_rollout(fleet: RolloutFleet) -> None:
     fleet.web()
     await fleet.comes_to("Complete")
@@ -616,7 +550,6 @@ async def a_rollout(fleet: RolloutFleet) -> None:
     await fleet.comes_to("Complete")
 
 
-@rollout
 async def a_rollout_that_fails(fleet: RolloutFleet) -> None:
     fleet.web(onFailure="Rollback", progressDeadlineSeconds=5)
     await fleet.comes_to("Complete")
@@ -625,7 +558,6 @@ async def a_rollout_that_fails(fleet: RolloutFleet) -> None:
     await fleet.goes_on(30)
 
 
-@rollout
 async def a_rollout_that_is_paused(fleet: RolloutFleet) -> None:
     fleet.web()
     await fleet.comes_to("Complete")
@@ -636,7 +568,6 @@ async def a_rollout_that_is_paused(fleet: RolloutFleet) -> None:
     await fleet.comes_to("Complete")
 
 
-@rollout
 async def a_rollout_of_a_lost_canary(fleet: RolloutFleet) -> None:
     fleet.web()
     await fleet.comes_to("Complete")
@@ -645,3 +576,17 @@ async def a_rollout_of_a_lost_canary(fleet: RolloutFleet) -> None:
     await fleet.goes_on(20)
     fleet.loses("c1", ready=True)
     await fleet.comes_to("Complete")
+
+
+def _of(parameter: str) -> dict[str, Any]:
+    """The scenarios of this module that are played on that, by name."""
+    made = {name: each for name, each in globals().items() if inspect.iscoroutinefunction(each)}
+    return {
+        name: each
+        for name, each in made.items()
+        if parameter in each.__annotations__ and not name.startswith("_")
+    }
+
+
+SCENARIOS: dict[str, Scenario] = _of("stage")
+ROLLOUTS: dict[str, Callable[[RolloutFleet], Awaitable[None]]] = _of("fleet")
