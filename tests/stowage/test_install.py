@@ -206,100 +206,70 @@ def test_the_web_page_comes_where_it_is_asked_for(installed, stowage):
     installed.kubectl("delete", "secret", "stowage-ui-session", *where)
 
 
-MAY = [
-    (CONTROLLER, "get", "secrets", SYSTEM_NAMESPACE, "no"),
-    (CONTROLLER, "list", "secrets", "", "no"),
-    (CONTROLLER, "create", "secrets", SYSTEM_NAMESPACE, "no"),
-    (CONTROLLER, "create", "serviceaccounts/token", SYSTEM_NAMESPACE, "no"),
-    (CONTROLLER, "create", "pods", SYSTEM_NAMESPACE, "no"),
-    (CONTROLLER, "patch", "workloads.stowage.dev/status", "shop", "yes"),
-    (CONTROLLER, "patch", "memberclusters.stowage.dev/status", "", "yes"),
-    (CONTROLLER, "update", "memberclusters.stowage.dev/status", "", "no"),
-    (CONTROLLER, "patch", "memberclusters.stowage.dev", "", "no"),
-    (
-        CONTROLLER,
-        "get",
-        "leases.coordination.k8s.io/stowage-propagator",
-        SYSTEM_NAMESPACE,
-        "yes",
-    ),
-    (
-        CONTROLLER,
-        "patch",
-        "leases.coordination.k8s.io/stowage-controller",
-        SYSTEM_NAMESPACE,
-        "yes",
-    ),
-    (
-        CONTROLLER,
-        "patch",
-        "leases.coordination.k8s.io/stowage-propagator",
-        SYSTEM_NAMESPACE,
-        "no",
-    ),
-    (CONTROLLER, "create", "leases.coordination.k8s.io", SYSTEM_NAMESPACE, "no"),
-    (
-        CONTROLLER,
-        "delete",
-        "leases.coordination.k8s.io/stowage-controller",
-        SYSTEM_NAMESPACE,
-        "no",
-    ),
-    (CONTROLLER, "patch", "leases.coordination.k8s.io/stowage-controller", "kube-system", "no"),
-    (CONTROLLER, "patch", "workloads.stowage.dev", "shop", "no"),
-    (CONTROLLER, "patch", "workloadpolicies.stowage.dev", "shop", "no"),
-    (CONTROLLER, "create", "workloads.stowage.dev", "shop", "no"),
-    (CONTROLLER, "delete", "workloads.stowage.dev", "shop", "no"),
-    (CONTROLLER, "create", "events.events.k8s.io", "shop", "yes"),
-    (CONTROLLER, "create", "clusterdecisions.stowage.dev", "shop", "yes"),
-    (CONTROLLER, "patch", "clusterdecisions.stowage.dev/status", "shop", "yes"),
-    (CONTROLLER, "patch", "placementdecisions.multicluster.x-k8s.io", "shop", "yes"),
-    (CONTROLLER, "patch", "clusterprofiles.multicluster.x-k8s.io", "shop", "no"),
-    (CONTROLLER, "create", "subjectaccessreviews.authorization.k8s.io", "", "yes"),
-    (PROPAGATOR, "get", "secrets", SYSTEM_NAMESPACE, "yes"),
-    (PROPAGATOR, "list", "secrets", "shop", "no"),
-    (PROPAGATOR, "list", "secrets", "", "no"),
-    (PROPAGATOR, "watch", "secrets", SYSTEM_NAMESPACE, "yes"),
-    (PROPAGATOR, "patch", "secrets", SYSTEM_NAMESPACE, "yes"),
-    (PROPAGATOR, "patch", "secrets", "shop", "no"),
-    (PROPAGATOR, "delete", "secrets", SYSTEM_NAMESPACE, "no"),
-    (PROPAGATOR, "create", "memberclusters.stowage.dev", "", "yes"),
-    (PROPAGATOR, "patch", "memberclusters.stowage.dev", "", "yes"),
-    (PROPAGATOR, "patch", "workloads.stowage.dev/status", "shop", "yes"),
-    (PROPAGATOR, "delete", "workloads.stowage.dev", "shop", "no"),
-    (PROPAGATOR, "create", "deployments.apps", "shop", "no"),
-    (
-        PROPAGATOR,
-        "patch",
-        "leases.coordination.k8s.io/stowage-propagator",
-        SYSTEM_NAMESPACE,
-        "yes",
-    ),
-    (
-        PROPAGATOR,
-        "patch",
-        "leases.coordination.k8s.io/stowage-controller",
-        SYSTEM_NAMESPACE,
-        "no",
-    ),
-    (PROPAGATOR, "create", "leases.coordination.k8s.io", SYSTEM_NAMESPACE, "no"),
-    (PROPAGATOR, "update", "workloads.stowage.dev/finalizers", "shop", "no"),
-]
-"""Who, verb, what, the namespace or none for all, and whether they may."""
+MAY = {
+    (CONTROLLER, False): """
+        get secrets -n stowage-system
+        list secrets -A
+        create secrets -n stowage-system
+        create serviceaccounts --subresource=token -n stowage-system
+        create pods -n stowage-system
+        update memberclusters.stowage.dev --subresource=status -A
+        patch memberclusters.stowage.dev -A
+        patch leases.coordination.k8s.io/stowage-propagator -n stowage-system
+        create leases.coordination.k8s.io -n stowage-system
+        delete leases.coordination.k8s.io/stowage-controller -n stowage-system
+        patch leases.coordination.k8s.io/stowage-controller -n kube-system
+        patch workloads.stowage.dev -n shop
+        patch workloadpolicies.stowage.dev -n shop
+        create workloads.stowage.dev -n shop
+        delete workloads.stowage.dev -n shop
+        patch clusterprofiles.multicluster.x-k8s.io -n shop
+    """,
+    (CONTROLLER, True): """
+        patch workloads.stowage.dev --subresource=status -n shop
+        patch memberclusters.stowage.dev --subresource=status -A
+        get leases.coordination.k8s.io/stowage-propagator -n stowage-system
+        patch leases.coordination.k8s.io/stowage-controller -n stowage-system
+        create events.events.k8s.io -n shop
+        create clusterdecisions.stowage.dev -n shop
+        patch clusterdecisions.stowage.dev --subresource=status -n shop
+        patch placementdecisions.multicluster.x-k8s.io -n shop
+        create subjectaccessreviews.authorization.k8s.io -A
+    """,
+    (PROPAGATOR, True): """
+        get secrets -n stowage-system
+        watch secrets -n stowage-system
+        patch secrets -n stowage-system
+        create memberclusters.stowage.dev -A
+        patch memberclusters.stowage.dev -A
+        patch workloads.stowage.dev --subresource=status -n shop
+        patch leases.coordination.k8s.io/stowage-propagator -n stowage-system
+    """,
+    (PROPAGATOR, False): """
+        list secrets -n shop
+        list secrets -A
+        patch secrets -n shop
+        delete secrets -n stowage-system
+        delete workloads.stowage.dev -n shop
+        create deployments.apps -n shop
+        patch leases.coordination.k8s.io/stowage-controller -n stowage-system
+        create leases.coordination.k8s.io -n stowage-system
+        update workloads.stowage.dev --subresource=finalizers -n shop
+    """,
+}
+"""By who it is, and whether they may."""
 
 
 @pytest.mark.long
 @pytest.mark.proves("C1", "N15", "S12", "S13")
 async def test_who_may_what(installed):
-    wrong = []
-    for who, verb, what, namespace, may in MAY:
-        where = f"-n {namespace}" if namespace else "-A"
-        resource, _, rest = what.partition("/")
-        subresource = rest and not resource.startswith("leases")
-        asked = f"{resource} --subresource={rest}" if subresource else what
-        allowed = await accounts.other_may(installed.connection(), who, f"{verb} {asked} {where}")
-        if allowed is not (may == "yes"):
-            wrong.append((who, verb, what, namespace))
+    hub = installed.connection()
+    wrong = [
+        (who, right.strip())
+        for (who, may), rights in MAY.items()
+        for right in rights.strip().splitlines()
+        if await accounts.other_may(hub, who, right.strip()) is not may
+    ]
     assert wrong == []
 
 

@@ -17,6 +17,7 @@ from tests.patience import PATIENCE
 from tests.stowage import accounts
 
 from .conftest import FLEET
+from .placing import place, served
 
 pytestmark = [FLEET, pytest.mark.long]
 
@@ -265,41 +266,9 @@ def _until(check):
 
 
 def _workload(name, namespace, **spec):
-    labels = {"app": name}
-    pods = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": pods},
-    }
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name},
-        "spec": {"selector": labels, "ports": [{"port": 80}]},
-    }
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
-    return {
-        "apiVersion": "stowage.dev/v1alpha1",
-        "kind": "Workload",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "schedulerName": "by-hand",
-            "targetDeployment": deployment,
-            "targetService": service,
-            "manifests": [settings | {"data": {"colour": "red"}}],
-            **spec,
-        },
-    }
-
-
-def _place(hub, name, namespace, cluster="narrow", **more):
-    placements = [{"cluster": cluster, "replicas": 1}]
-    patch = json.dumps({"status": {"placements": placements, **more}})
-    hub.kubectl(
-        "-n", namespace, "patch", "wl", name, "--subresource=status", "--type=merge", "-p", patch
-    )
+    brought = {"manifests": [settings | {"data": {"colour": "red"}}], **spec}
+    return served(name, namespace, **brought)
 
 
 def _propagated(hub, name, namespace):
@@ -321,7 +290,7 @@ def test_a_workload_arrives_in_a_fresh_namespace_changes_and_goes(fleet, member,
     fleet.kubectl("-n", "fresh", "create", "secret", "generic", "db", "--from-literal=user=me")
     body = _workload("web", "fresh", resources=[{"name": "db", "secretName": "db"}])
     fleet.kubectl("apply", "-f", "-", input=json.dumps(body))
-    _place(fleet, "web", "fresh")
+    place(fleet, "web", "fresh", "narrow")
     assert _until(lambda: _propagated(fleet, "web", "fresh").get("status") == "True"), _propagated(
         fleet, "web", "fresh"
     )
@@ -351,7 +320,7 @@ def test_the_pods_of_a_namespace_get_their_deletion_costs_with_its_own_rights(fl
     fleet.kubectl("create", "namespace", "priced")
     fleet.kubectl("apply", "-f", "-", input=json.dumps(_workload("web", "priced")))
     costly = {"name": "narrow", "deletionCosts": [{"cost": 200, "replicas": 1}]}
-    _place(fleet, "web", "priced", overrides=[{"name": "normal", "clusters": [costly]}])
+    place(fleet, "web", "priced", "narrow", overrides=[{"name": "normal", "clusters": [costly]}])
     assert _until(lambda: costs() == ["200"]), costs()
     fleet.kubectl("-n", "priced", "delete", "wl", "web", "--timeout=240s")
 
@@ -363,7 +332,7 @@ def test_what_existed_before_is_not_taken_until_it_is_given(fleet, member, stowa
     member.kubectl("create", "namespace", "settled")
     fleet.kubectl("create", "namespace", "settled")
     fleet.kubectl("apply", "-f", "-", input=json.dumps(_workload("web", "settled")))
-    _place(fleet, "web", "settled")
+    place(fleet, "web", "settled", "narrow")
 
     def said():
         return _propagated(fleet, "web", "settled")
@@ -400,7 +369,7 @@ def test_a_process_that_begins_finds_what_lies_in_given_namespaces(propagator, m
     fleet.kubectl("-n", name, "create", "secret", "generic", "db", "--from-literal=user=me")
     body = _workload("web", name, resources=[{"name": "db", "secretName": "db"}])
     fleet.kubectl("apply", "-f", "-", input=json.dumps(body))
-    _place(fleet, "web", name)
+    place(fleet, "web", name, "narrow")
     assert _until(lambda: _propagated(fleet, "web", name).get("status") == "True")
     process.end()
     fleet.kubectl("-n", name, "delete", "wl", "web", "--wait=false")
@@ -419,7 +388,7 @@ def test_a_tenant_cannot_take_over_the_account_of_its_namespace(fleet, member):
     mine = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "stowage"}}
     body = _workload("web", "sly", manifests=[mine], adoption="IfUnowned")
     fleet.kubectl("apply", "-f", "-", input=json.dumps(body))
-    _place(fleet, "web", "sly")
+    place(fleet, "web", "sly", "narrow")
 
     def said():
         return _propagated(fleet, "web", "sly")

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from crds.names import LABEL_TENANT, SYSTEM_NAMESPACE
+from e2e.harness import deployment
 from machinery.api.client import ApiClient
 from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import ConfigurationError, StowageError
@@ -16,6 +17,7 @@ from stowage.setup import join
 from tests.patience import PATIENCE, hold_on
 
 from .conftest import FLEET
+from .placing import place, served
 
 pytestmark = FLEET
 
@@ -76,8 +78,10 @@ def test_join_registers_and_waits_until_ready(fleet, joined):
 def test_a_workload_runs_with_the_rights_that_join_gave(fleet, member):
     fleet.kubectl("create", "namespace", "shop")
     fleet.kubectl("-n", "shop", "create", "secret", "generic", "db", "--from-literal=user=me")
-    fleet.kubectl("apply", "-f", "-", input=json.dumps(_workload()))
-    _place(fleet, "alpha")
+    secret = [{"name": "db", "secretName": "db"}]
+    body = served("web", "shop", resources=secret, targetDeployment=deployment("web", replicas=2))
+    fleet.kubectl("apply", "-f", "-", input=json.dumps(body))
+    place(fleet, "web", "shop", "alpha", replicas=2)
     assert _until(
         lambda: _get(fleet, "-n", "shop", "wl", "web")["status"].get("state") == "Running"
     )
@@ -253,45 +257,6 @@ def _ours(cluster):
         for each in listed
     )
     return {each for each in named if "stowage" in each[2]}
-
-
-def _workload():
-    labels = {"app": "web"}
-    return {
-        "apiVersion": "stowage.dev/v1alpha1",
-        "kind": "Workload",
-        "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {
-            "schedulerName": "by-hand",
-            "resources": [{"name": "db", "secretName": "db"}],
-            "targetDeployment": {
-                "apiVersion": "apps/v1",
-                "kind": "Deployment",
-                "metadata": {"name": "web"},
-                "spec": {
-                    "replicas": 2,
-                    "selector": {"matchLabels": labels},
-                    "template": {
-                        "metadata": {"labels": labels},
-                        "spec": {"containers": [{"name": "main", "image": "nginx"}]},
-                    },
-                },
-            },
-            "targetService": {
-                "apiVersion": "v1",
-                "kind": "Service",
-                "metadata": {"name": "web"},
-                "spec": {"selector": labels, "ports": [{"port": 80}]},
-            },
-        },
-    }
-
-
-def _place(hub, cluster):
-    patch = json.dumps({"status": {"placements": [{"cluster": cluster, "replicas": 2}]}})
-    hub.kubectl(
-        "-n", "shop", "patch", "wl", "web", "--subresource=status", "--type=merge", "-p", patch
-    )
 
 
 def _until(check):

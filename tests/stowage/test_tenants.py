@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from crds.names import SYSTEM_NAMESPACE
+from e2e.harness import deployment, workload
 from machinery.api.client import ApiClient
 from machinery.api.resources import SECRETS, WORKLOADS
 from machinery.config.kubeconfig import Connection
@@ -190,22 +191,4 @@ def _reservation(name):
 
 
 def _workload(name, **spec):
-    app = {"app": name}
-    pods = {"containers": [{"name": "main", "image": "nginx"}]}
-    return {
-        "apiVersion": "stowage.dev/v1alpha1",
-        "kind": "Workload",
-        "metadata": {"name": name, "namespace": "narrow"},
-        "spec": {
-            **spec,
-            "template": {
-                "apiVersion": "apps/v1",
-                "kind": "Deployment",
-                "metadata": {"name": name},
-                "spec": {
-                    "selector": {"matchLabels": app},
-                    "template": {"metadata": {"labels": app}, "spec": pods},
-                },
-            },
-        },
-    }
+    return workload(name, "narrow", template=deployment(name), **spec)
