@@ -12,9 +12,11 @@ from typing import Any
 from unittest import mock
 
 import msgspec
+import yaml
 
 from controller.model.objects import Workload
 from controller.model.unit import workload_info
+from crds import LOADER
 from machinery.clock import timestamp
 from machinery.kinds.revisions import digest_of, revision_data
 from tests.web import fleets
@@ -151,120 +153,9 @@ def _move(cluster: str, number: int, of: int) -> dict[str, Any]:
 
 
 def _beside() -> list[dict[str, Any]]:
-    container = {"name": "main", "resources": {"requests": {"cpu": "2", "memory": "4Gi"}}}
-    subset = {"matchExpressions": [{"key": "topology.kubernetes.io/region", "operator": "In"}]}
-    subset["matchExpressions"][0]["values"] = ["eu"]
-    return [
-        {
-            "kind": "WorkloadGroup",
-            "metadata": {"name": "training", "namespace": "lab"},
-            "spec": {"minMember": 8},
-            "status": {
-                "phase": "Scheduling",
-                "workloads": 2,
-                "desired": 9,
-                "scheduled": 0,
-                "waiting": 0,
-                "conditions": [
-                    {
-                        **fleets.condition("Scheduled", "False", "GroupDenied"),
-                        "message": "resource gap: cpu 6 more (6 of 8 replicas have room)",
-                    }
-                ],
-            },
-        },
-        {
-            "kind": "WorkloadGroup",
-            "metadata": {"name": "nightly", "namespace": "lab"},
-            "spec": {"minMember": 4},
-            "status": {
-                "phase": "Running",
-                "workloads": 2,
-                "desired": 5,
-                "scheduled": 5,
-                "waiting": 0,
-                "running": 4,
-                "succeeded": 1,
-                "gate": "Open",
-                "conditions": [fleets.condition("Scheduled", "True", "Scheduled")],
-            },
-        },
-        {
-            "kind": "WorkloadSpread",
-            "metadata": {"name": "search", "namespace": "shop"},
-            "spec": {
-                "targetRef": {
-                    "apiVersion": "stowage.dev/v1alpha1",
-                    "kind": "Workload",
-                    "name": "search",
-                },
-                "subsets": [
-                    {"name": "own", "maxReplicas": 4, "requiredNodeSelectorTerm": subset},
-                    {"name": "elastic"},
-                ],
-            },
-            "status": {
-                "summary": "own=2/4,elastic=4",
-                "subsetStatuses": [
-                    {"name": "own", "replicas": 2, "missingReplicas": 2, "deletionCost": 200},
-                    {"name": "elastic", "replicas": 4, "missingReplicas": -1, "deletionCost": 100},
-                ],
-                "conditions": [fleets.condition("Ready", "True", "Valid")],
-            },
-        },
-        {
-            "kind": "Reservation",
-            "metadata": {"name": "launch", "namespace": "shop", "creationTimestamp": ago(300)},
-            "spec": {
-                "template": {"spec": {"containers": [container]}},
-                "replicas": 6,
-                "allocateOnce": False,
-                "ttl": "0",  # a what-if has a process of its own, and hence the machine's clock
-                "owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}],
-            },
-            "status": {
-                "phase": "Available",
-                "clusterName": "eu-paris,us-oregon",
-                "desired": 6,
-                "assigned": 6,
-                "pending": 0,
-                "allocatable": {"cpu": "12", "memory": "24Gi"},
-                "allocated": {"cpu": "4", "memory": "8Gi"},
-                "owners": 1,
-                "placements": [
-                    {"cluster": "eu-paris", "replicas": 3},
-                    {"cluster": "us-oregon", "replicas": 3},
-                ],
-                "conditions": [
-                    fleets.condition("Scheduled", "True", "Scheduled"),
-                    fleets.condition("Ready", "True", "Available"),
-                ],
-            },
-        },
-        {
-            "kind": "WorkloadPolicy",
-            "metadata": {"name": "regions", "namespace": "shop"},
-            "spec": {
-                "topologyKey": "topology.kubernetes.io/region",
-                "labelSelector": {"matchLabels": {"app": "cart"}},
-                "allocationPolicy": [{"name": "eu", "replicas": 3}, {"name": "us", "replicas": 3}],
-            },
-            "status": {
-                "workloads": 1,
-                "allocated": [
-                    {"name": "eu", "replicas": 3, "desired": 3},
-                    {"name": "us", "replicas": 3, "desired": 3},
-                ],
-                "conditions": [fleets.condition("Ready", "True", "Valid")],
-            },
-        },
-        {
-            "kind": "WorkloadQuota",
-            "metadata": {"name": "team", "namespace": "shop"},
-            "spec": {"hard": {"units": "60", "requests.cpu": "40"}},
-            "status": {"used": {"units": "38", "requests.cpu": "28"}},
-        },
-    ]
+    text = Path(__file__).with_name("beside.yaml").read_text()
+    text = text.replace(": AGO", f': "{fleets.AGO}"').replace(": MADE", f': "{ago(300)}"')
+    return list(yaml.load(text, LOADER))
 
 
 def written(folder: Path) -> None:
