@@ -26,7 +26,9 @@ OF_SHOP = Scope(within=frozenset({("workloads", "shop")}))
 def fleet() -> HubSnapshot:
     found = HubSnapshot()
     for name in ("m1", "m2", "m3"):
-        found.put(MEMBER_CLUSTERS, fleets.cluster(name))
+        body = fleets.cluster(name)
+        body["status"]["conditions"].append(fleets.condition("Evacuating", "True", "Draining"))
+        found.put(MEMBER_CLUSTERS, body)
     found.put(WORKLOADS, fleets.workload("web", {"m1": 2}))
     found.put(WORKLOADS, fleets.workload("other", {"m1": 1, "m2": 3}, namespace="train"))
     found.put(WORKLOAD_GROUPS, {"metadata": {"name": "gang", "namespace": "train"}, "spec": {}})
