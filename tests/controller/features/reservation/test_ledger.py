@@ -63,11 +63,65 @@ def test_an_owner_finds_the_room_and_takes_it_once():
     assert hall.amounts("a").requested["cpu"] == 8000
 
 
+@pytest.mark.proves("E28", "E29")
+def test_room_of_an_owner_that_goes_comes_back_unless_it_serves_once():
+    for once, left in ((False, 4000), (True, 0)):
+        hall = Hall("a")
+        hall.reserve(reservation(request={"cpu": "6"}, placed={"a": 1}, allocateOnce=once))
+        demo = owner(request={"cpu": "2"}, replicas=1)
+        hall.decide(demo, {"a": 1})
+        assert hall.amounts("a").reserved.get("cpu", 0) == left
+        hall.undo(demo, {"a": 1})
+        assert hall.amounts("a").reserved == {"cpu": 6000, "pods": 1}
+
+
+@pytest.mark.proves("E29")
+def test_one_that_serves_once_serves_nobody_else():
+    hall = Hall("a").reserving(reservation(placed={"a": 2}, owners=[{"labelSelector": {}}]))
+    first, second = hall.store(owner("first")), hall.store(owner("second"))
+    assert [r.name for r in hall.books.of(second)] == ["peak"]
+    hall.world.assume(first, {"a": 1})
+    assert hall.books.of(second) == []
+    assert hall.books.split(second, {"a": 1}) == ()
+    assert hall.inside(first) == {}
+
+
+@pytest.mark.proves("E29")
+def test_what_its_only_owner_did_not_take_at_first_it_does_not_take_later():
+    hall = Hall("a").reserving(reservation(placed={"a": 2}))
+    hall.store(owner(present={"a": 1}, inside=[share(1)]))
+    grown = hall.workloads[NS, "demo"].info
+    assert hall.books.split(grown, {"a": 5}) == (share(1),)
+
+
+@pytest.mark.proves("E29")
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+def test_one_that_has_ended_holds_nothing_and_takes_nobody(phase):
+    hall = Hall("a").reserving(reservation(placed={"a": 1}, allocateOnce=False))
+    demo = hall.store(owner(present={"a": 1}, inside=[share(1)], replicas=3))
+    assert hall.amounts("a").reserved["cpu"] == 3000
+    hall.reserve(reservation(placed={"a": 1}, allocateOnce=False, phase=phase))
+    assert hall.amounts("a").reserved == {}
+    assert hall.books.of(demo) == []
+    assert hall.books.split(demo, {"a": 2}) == (share(1),), "who was inside stays on record"
+    assert [*hall.books.uses(PEAK)] == [(NS, "demo")]
+
+
 @pytest.mark.proves("E29")
 def test_one_that_is_being_deleted_holds_nothing():
     hall = Hall("a").reserving(reservation(placed={"a": 1}))
     hall.reserve(reservation(placed={"a": 1}, deleting=True))
     assert hall.amounts("a").reserved == {}
+
+
+@pytest.mark.proves("E28")
+def test_who_was_inside_stays_and_units_outside_go_first():
+    hall = Hall("a", "b").reserving(reservation(placed={"a": 1}, **everybody()))
+    demo = hall.store(owner(present={"a": 3, "b": 1}, inside=[share(2)], replicas=4))
+    assert hall.books.split(demo, {"a": 2, "b": 2}) == (share(2),)
+    assert hall.books.split(demo, {"a": 1, "b": 3}) == (share(1),)
+    assert hall.books.split(demo, {"b": 4}) == ()
+    assert hall.books.split(demo, {"a": 6}) == (share(4),), "two new ones use it up"
 
 
 @pytest.mark.proves("E26", "E28")
@@ -234,6 +288,20 @@ def test_a_reservation_is_no_owner_of_another_one():
     assert placed is not None
     assert hall.books.of(placed.info) == []
     assert hall.books.split(placed.info, {"a": 1}) == ()
+
+
+@pytest.mark.proves("E29")
+def test_an_edit_of_owners_keeps_who_is_inside_and_takes_others_in():
+    hall = Hall("a").reserving(reservation(placed={"a": 1}, allocateOnce=False))
+    demo = hall.store(owner(present={"a": 1}, inside=[share(1)], replicas=2))
+    other = hall.store(owner("other"))
+    compiled = hall.reserve(
+        reservation(placed={"a": 1}, allocateOnce=False, owners=[{"object": {"name": "other"}}])
+    )
+    assert hall.books.of(demo) == []
+    assert hall.books.split(demo, {"a": 2}) == (share(1),)
+    assert hall.inside(other) == {"a": 3}
+    assert [*hall.books.pending_owners(compiled)] == [(NS, "other")]
 
 
 def test_who_waits_is_found_among_owners():
