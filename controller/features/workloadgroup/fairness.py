@@ -12,7 +12,7 @@ docs/decisions/0004-turns-of-gangs.md has the rule of turns, its bounds and its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
@@ -97,7 +97,7 @@ class GangTry:
 
     `snapshot` is without the gang's own room if that is decided again. `patience` is the seconds
     after which a gang gets its turn; 0 for never. `tries`: an attempt is due, whose refusal denies
-    the gang.
+    the gang. `first`: where earlier gangs would fit, as far as an attempt has asked.
     """
 
     group: CompiledGroup
@@ -110,6 +110,7 @@ class GangTry:
     behind: Behind | None = None
     tries: bool = True
     filters: Filters = of_default_profile
+    first: dict[Key, frozenset[str]] = field(default_factory=dict)
 
     @property
     def key(self) -> Key:
@@ -278,8 +279,10 @@ class Turns:
         groups = (gang.ledger.get(key) for key, waits in self._gangs.items() if waits.short)
         others, own = _by_place(gang, groups), gang.place()
         for other in [other for place, other in others if own and place < own][:_MOST_ASKED]:
-            room = other.fitting(holds[key] for key in _later(other, holds))
-            if there & _names(room, gang.snapshot):
+            if other.key not in gang.first:
+                room = other.fitting(holds[key] for key in _later(other, holds))
+                gang.first[other.key] = _names(room, gang.snapshot)
+            if there & gang.first[other.key]:
                 return other.key
         return None
 
@@ -309,18 +312,21 @@ class Turns:
             return frozenset()
         waits, alone = self._gangs.setdefault(key, _Waits()), gang.behind is None
         for_room = gang.tries and (not alone or not tried or any(map(_lacks_room, tried)))
-        waits.behind, waits.short = None if ahead is None else (ahead, None), alone and for_room
+        short, idle, waits.behind = alone and for_room, waits.idle, None
         if gang.behind is not None:
             first, seconds = gang.behind.order.key, gang.behind.seconds
             waits.behind = first, gang.now + timedelta(seconds=seconds) + _ROUNDED
             if first[0] != key[0]:
                 self._keeping.keeps(first[0], gang.now, gang.patience)
+        elif ahead is not None:
+            waits.behind = ahead, None
         order = gang.place() if gang.patience else None
         if order is not None and (gang.now - order.since).total_seconds() >= gang.patience:
             clusters = _claimed(gang) if for_room else frozenset()
-            waits.idle = not clusters or (alone and clusters.isdisjoint(gang.ledger.taken))
-            if waits.idle:
-                self._end(key)
+            idle = not clusters or (alone and clusters.isdisjoint(gang.ledger.taken))
+        if (idle and not waits.idle) or (waits.short and not short):
+            self._end(key)
+        waits.short, waits.idle = short, idle
         waits.asked = _asked(gang, holds) if waits.short else frozenset()
         return waits.asked
 

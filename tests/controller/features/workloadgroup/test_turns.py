@@ -236,6 +236,20 @@ def test_nobody_holds_again_where_an_earlier_one_would_fit_by_columns():
     assert told(yard, "b").assigned == 10
 
 
+def test_who_gave_way_is_decided_again_once_and_not_at_each_refusal_of_the_other():
+    yard = Yard(room("c", "1", nodes=9))
+    come(yard, "a", 2, 2, cpu="3", created=at(400))
+    assert "gives way to WorkloadGroup shop/a" in come(yard, "b", 10, 10, created=at(30)).message
+    yard.handle.looked.clear()
+    yard.later(4)
+    assert told(yard, "a").assigned == 0
+    assert not yard.handle.looked
+    gang(yard, "a", 2, 2, cpu="3", created=at(400), clusterSelector={"tier": "gold"})
+    yard.later(4)
+    assert told(yard, "a").assigned == 0
+    assert list(yard.handle.looked) == [(NS, "b")], "it no longer lacks room"
+
+
 def late_in_two_sets() -> Yard:
     """`late` holds 18 units of `a`, and one of `n` in a set that came later; `x` finds nothing."""
     yard = Yard(room("c", "19"))
