@@ -22,8 +22,8 @@ from e2e.harness import (
     image_of,
     stowage,
 )
-from e2e.movement import fleet, own_processes  # noqa: F401 - as above
-from e2e.stage import running, space, stage  # noqa: F401 - fixtures of those who ask for them
+from e2e.movement import fleet, own_processes  # noqa: F401 - fixtures of those who ask for them
+from e2e.stage import running, space, stage  # noqa: F401 - as above
 from stowage.toolchain import binaries
 
 _numbers = itertools.count(1)

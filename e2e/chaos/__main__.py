@@ -28,9 +28,7 @@ WISHES = ("workloads", "gangs", "rollouts")
 
 
 @click.command()
-@click.argument(
-    "wishes", type=click.Choice(["workloads", "gangs", "rollouts"]), default="workloads"
-)
+@click.argument("wishes", type=click.Choice(WISHES), default=WISHES[0])
 @click.option("--seconds", default=300.0, help="How long things break; all else comes on top.")
 @click.option("--seed", type=int, default=None, help="Of the first run; otherwise a random one.")
 @click.option("--runs", default=1, help="So many, each with the next seed.")

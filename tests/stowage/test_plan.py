@@ -463,22 +463,6 @@ class TestWrong:
     def fleet(self, write: Write) -> str:
         return write("fleet.yaml", cluster("a"))
 
-    @pytest.mark.parametrize(
-        ("spec", "says"),
-        [
-            ({"replicas": -1}, "spec.replicas: "),
-            ({"distribution": "Doubled"}, "spec.distribution: "),
-            ({"nonsense": 1}, "spec.nonsense: "),
-            ({"targetNamespace": "kube-system"}, "spec.targetNamespace: "),
-        ],
-    )
-    def test_what_admission_refuses(
-        self, write: Write, fleet: str, spec: dict[str, Any], says: str
-    ) -> None:
-        file = write("w.yaml", workload("good"), workload("bad", **spec))
-        said = refusal("-f", file, "--fleet", fleet)
-        assert said.startswith(f"{file}, document 2: Workload bad: {says}")
-
     @pytest.mark.proves("Q10")
     @pytest.mark.parametrize(
         ("spec", "says"),

@@ -615,19 +615,12 @@ def test_one_namespace_is_enough_for_who_may_see_no_other(hub: Hub) -> None:
     assert result.exit_code == 0
     assert result.output.startswith("1 of 1 Workload running; nothing needs a person\n")
     assert result.output.endswith("Not shown, as you may not read them: MemberClusters\n")
-    hub.faults = {"workloadspreads": 403}
-    result = run(hub.file, "-n", "shop")
-    assert result.exit_code == 0
-    assert result.output.endswith("Not shown, as you may not read them: WorkloadSpreads\n")
-    hub.faults = {"reservations": 403}
-    result = run(hub.file, "-n", "shop")
-    assert result.output.endswith("Not shown, as you may not read them: Reservations\n")
-    hub.faults = {"workloadgroups": 403}
-    result = run(hub.file, "-n", "shop")
-    assert result.output.endswith("Not shown, as you may not read them: WorkloadGroups\n")
-    hub.faults = {"workloadquotas": 403}
-    result = run(hub.file, "-n", "shop")
-    assert result.output.endswith("Not shown, as you may not read them: WorkloadQuotas\n")
+    kinds = ("WorkloadSpreads", "Reservations", "WorkloadGroups", "WorkloadQuotas")
+    for kind in kinds:
+        hub.faults = {kind.lower(): 403}
+        result = run(hub.file, "-n", "shop")
+        assert result.exit_code == 0
+        assert result.output.endswith(f"Not shown, as you may not read them: {kind}\n")
     hub.faults = {"workloads": 403}
     result = run(hub.file)
     assert (result.exit_code, result.stdout) == (2, "")
