@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import ast
-import inspect
-import typing
 from collections.abc import Iterator
 
 import pytest
 
-from propagator.removal import prune, remover
-from propagator.removal.remover import Remover
-from propagator.removal.rule import Grant, Stays, granted
 from tests.test_architecture import modules
 
 pytestmark = pytest.mark.proves("N1")
@@ -66,25 +61,3 @@ def test_only_the_remover_removes_and_only_the_rule_grants() -> None:
 )
 def test_one_that_goes_past_the_rule_is_found(planted: str) -> None:
     assert [*removals(ast.parse(planted))]
-
-
-def test_the_one_deletion_names_the_object_that_was_granted() -> None:
-    """By its UID: a name may be another object's by then."""
-    hints = typing.get_type_hints(Remover.remove)
-    assert hints["grant"] is Grant
-    assert set(typing.get_args(typing.get_type_hints(granted)["return"])) == {Grant, Stays}
-    deletes = [
-        node
-        for node in ast.walk(ast.parse(inspect.getsource(remover)))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "delete"
-    ]
-    assert len(deletes) == 1
-    named = {each.arg: ast.unparse(each.value) for each in deletes[0].keywords}
-    assert named["uid"] == "removal.grant.object_uid"
-
-
-def test_the_remover_is_asked_with_what_the_rule_said() -> None:
-    source = inspect.getsource(prune.Pruner.prune)
-    assert source.index("granted,") < source.index("self._remover.remove(")
