@@ -243,6 +243,8 @@ def test_a_what_if_has_the_callers_own_numbers() -> None:
     assert several["notes"] == []
     assert several["runs"] == [{k: v for k, v in told.items() if k != "notes"}]
     assert computed.what_if(run, NarrowedSnapshot(fleet(), EVERYTHING)) == run
+    planned = {"workloads": [{"namespace": "train", "name": "other", "desired": 3}], "groups": []}
+    assert computed.what_if(planned, shown)["others"] == {"workloads": 1, "units": 3}
 
 
 @pytest.mark.proves("Q25")
