@@ -153,7 +153,8 @@ def _fields(old: Any, new: Any, path: str = "") -> Iterator[str]:
             yield from _fields(old.get(key), new.get(key), f"{path}.{key}")
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for number, pair in enumerate(zip(old, new, strict=True)):
-            yield from _fields(*pair, f"{path}[{number}]")
+            writer = pair[0].get("manager") if isinstance(pair[0], dict) else None
+            yield from _fields(*pair, f"{path}[{writer or number}]")
     elif old != new:
         yield f"{path}: {str(old)[:200]} → {str(new)[:200]}"
 
