@@ -280,10 +280,8 @@ def _told(session: PullSession, share: Share) -> ShareReport:
     if status is None:
         waits = f"{session.name}: its agent has not told that it is gone"
         return ShareReport(Outcome(desired), obstacle=Refused(PropagatedReason.PROPAGATING, waits))
-    if status.state == AssignmentState.REMOVED:
-        return ShareReport(Outcome(desired))
-    if status.state == AssignmentState.KEPT and not status.reason:
-        return ShareReport(Outcome(desired), stays=True)
+    if found is not None and found.removed:
+        return ShareReport(Outcome(desired), stays=status.state == AssignmentState.KEPT)
     reason = PropagatedReason.PROPAGATING
     with suppress(ValueError):  # of a younger release
         reason = PropagatedReason(status.reason)

@@ -51,13 +51,13 @@ def told_by_agent(
 
     `outcome` is that of this process, `before` the stored entry, `said` that of `share_of`.
     """
+    if _left(session, workload):
+        return None
     name = session.name
     desired = DesiredShare.of(workload, name)
     if session.contact is not Contact.SERVING:
         return _of_silent(session, workload, desired, before, said)
     leaving, entry = name not in workload.placements, entry_of(session, workload)
-    if entry is None and leaving:
-        return None
     entry = entry or {"name": name, "replicas": desired.replicas, **_NOTHING}
     found = session.assignment(workload.uid)
     if outcome is not None and outcome.desired != desired:
@@ -77,6 +77,13 @@ def told_by_agent(
     if workload.leaves:
         entry["decision"] = workload.decided_by
     return ToldShare(unless_only_mark_changed(entry, before), entry)
+
+
+def _left(session: PullSession, workload: Workload) -> bool:
+    """Whether the share is gone from there; what a rule keeps is no share."""
+    found = session.assignment(workload.uid)
+    gone = session.contact is Contact.SERVING if found is None else found.removed
+    return gone and session.name not in workload.placements
 
 
 _NOTHING = {

@@ -18,6 +18,7 @@ from crds.names import (
     AGENT,
     ANNOTATION_HUB,
     ANNOTATION_HUB_VERSION,
+    ANNOTATION_KEEP,
     ANNOTATION_UNJOIN,
     API_VERSION,
     GIVEN_UP,
@@ -199,6 +200,32 @@ async def test_a_share_leaves_for_a_pulled_member_once_that_is_ready_and_back() 
         await world.until(lambda: bool(world.deployments("m1")))
         await world.until(lambda: runs(world, "web", m1=3))
         await world.until(lambda: not world.deployments("paris"))
+
+
+@pytest.mark.proves("PL2")
+async def test_what_a_pulled_member_keeps_is_told_as_kept_and_as_no_share() -> None:
+    world = PullWorld("m1")
+    body, keeper = workload("web"), configmap("keeper", a="1")
+    keeper["metadata"]["annotations"] = {ANNOTATION_KEEP: "Always"}
+    body["spec"]["manifests"] = [keeper]
+    kept = {"cluster": "paris", "kind": "ConfigMap", "namespace": SPACE, "name": "keeper"}
+
+    def moved() -> bool:
+        told = world.status("web")
+        shares = [each["name"] for each in told.get("clusters", [])]
+        return (shares, told.get("kept")) == (["m1"], [kept])
+
+    async with world.agent():
+        async with world.propagating():
+            await ready(world)
+            world.put(WORKLOADS, body)
+            world.place("web", paris=2)
+            await world.until(lambda: runs(world, "web", paris=2))
+            world.place("web", m1=2)
+            await world.until(moved)
+        async with world.propagating("two"):
+            await world.calm(60, step=1.0)
+            assert moved()
 
 
 @pytest.mark.proves("PL22")
