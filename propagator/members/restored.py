@@ -57,6 +57,17 @@ class Backup(NamedTuple):
             return False
         return self.name not in written_since(found)
 
+    def is_named(self, restore: str) -> bool:
+        """Whether that names this one, or its set-back as another process found it.
+
+        Each names the version that it found. The greater one counts for all, and is of no earlier
+        set-back: an object with its name would have been lost.
+        """
+        if restore == self.name or not self.same_uids:
+            return restore == self.name
+        version = version_number(restore.rpartition("-")[2]) or 0
+        return version >= self.version and restore == set_back_name(self.hub, version)
+
 
 class Restored(NamedTuple):
     as_of: tuple[Backup, ...] = ()
@@ -179,12 +190,12 @@ class RestoredHub:
         return (Backup(set_back_name(hub, version), hub, version, same_uids=True),) if hub else ()
 
     def _as_of(self, workload: Workload, mark: RestoredMark, backup: Backup) -> bool:
-        if mark.restore == backup.name:
+        if backup.is_named(mark.restore):
             return mark.state == str(workload.metadata.generation)
         return backup.same_uids and workload.uid not in self._edited
 
     def _mark(self, workload: Workload, mark: RestoredMark, backups: Sequence[Backup]) -> str:
-        if not backups or mark.restore in {each.name for each in backups}:
+        if not backups or any(each.is_named(mark.restore) for each in backups):
             return ""
         name = backups[-1].name
         if workload.uid in self._edited:

@@ -120,6 +120,25 @@ async def test_a_set_back_counts_for_the_workload_s_own_objects_until_an_edit_th
     assert again.since
 
 
+@pytest.mark.proves("PK33", "SC14")
+async def test_processes_that_found_one_set_back_at_two_versions_agree_on_its_name(
+    hub: MemoryHub,
+) -> None:
+    mark, written, processes = "", 0, [(restored(hub), 210), (restored(hub), 205)]
+    for _ in range(3):
+        for process, version in processes:
+            told = await process.of(workload(mark), version)
+            note = told.note([lying(400, hub="own-uid", owner="u1")], "u1")
+            mark, written = note or mark, written + bool(note)
+    assert written <= 2
+    mark = mark.replace("/1", "/accepted")
+    for process, version in processes:
+        told = await process.of(workload(mark), version)
+        assert not told.younger(lying(400, hub="own-uid", owner="u1"), "u1")
+    later = await processes[0][0].of(workload(mark), 300)
+    assert later.younger(lying(400, hub="own-uid", owner="u1"), "u1"), "the next set-back"
+
+
 @pytest.mark.proves("PK31")
 def test_what_is_younger_is_removed_for_the_end_of_its_workload_alone() -> None:
     said: dict[str, Any] = {
