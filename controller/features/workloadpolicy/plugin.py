@@ -152,7 +152,7 @@ class WorkloadPolicyPlugin(ClaimsQuota):
         if not known.policy.required:
             return NOTHING_REFUSED
         domain, held = _view(known, state, info, snapshot)
-        reached = known.count(domain, held) >= known.policy.desired
+        reached = (known.count(domain, held) >= known.policy.desired) & (info.replicas > 0)
         inside, name = domain != OUTSIDE, known.policy.name
         full = inside.copy()
         full[inside] = reached[domain[inside]]

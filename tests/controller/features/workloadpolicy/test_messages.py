@@ -210,6 +210,8 @@ def test_a_quota_of_zero() -> None:
     )
     soft = told(bound(), rules(spec("Preferred", member=0, host=0)), MEMBER, HOST)
     assert soft.scheduled
+    none = told(bound(0), rules(spec(member=0, host=0)), MEMBER, HOST)
+    says(none, Reason.SCHEDULED, "0 of 0 replicas have a cluster")
 
 
 @pytest.mark.proves("K29", "K22")
