@@ -59,7 +59,7 @@ class AtMostOnce:
 
     def waiting(self, workload: Workload, member: str) -> Waiting | None:
         """Return the replicas that the share on that member gets now; None if it gets all."""
-        if not workload.at_most_once:
+        if not workload.at_most_once or member in workload.ends:
             return None
         main, target = main_of(workload), workload.shares[member]
         present = self._present(workload, main, member, target)

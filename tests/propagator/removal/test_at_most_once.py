@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -463,6 +464,17 @@ def test_a_member_that_is_not_connected_yet_is_waited_for_after_a_set_back() -> 
         assert waits is not None
         fleet.membership = Two()
         assert fleet.once().waiting(moving(leaving=0, sent="new", new=2), "new") is None
+
+
+@pytest.mark.proves("SC15", "SC27")
+def test_what_has_ended_there_waits_for_nothing() -> None:
+    fleet = Fleet({"m0": Member(connecting=True), "new": Member()}, membership=Two(LATER))
+    job = moving("Job", leaving=0, sent="new", new=2)
+    assert fleet.once().waiting(job, "new") is not None
+    told = {"name": "new", "ended": {"object": job.run, "result": "Succeeded"}}
+    status = msgspec.structs.replace(job.status, clusters=[told])
+    over = msgspec.structs.replace(job, status=status)
+    assert fleet.once().waiting(over, "new") is None
 
 
 @pytest.mark.proves("M51", "A2")
