@@ -190,9 +190,11 @@ class RestoredHub:
         return (Backup(set_back_name(hub, version), hub, version, same_uids=True),) if hub else ()
 
     def _as_of(self, workload: Workload, mark: RestoredMark, backup: Backup) -> bool:
-        if backup.is_named(mark.restore):
+        if mark.restore == backup.name:
             return mark.state == str(workload.metadata.generation)
-        return backup.same_uids and workload.uid not in self._edited
+        seen = backup.same_uids and workload.uid not in self._edited
+        accepted = backup.is_named(mark.restore) and mark.state != str(workload.metadata.generation)
+        return seen and not accepted
 
     def _mark(self, workload: Workload, mark: RestoredMark, backups: Sequence[Backup]) -> str:
         if not backups or any(each.is_named(mark.restore) for each in backups):

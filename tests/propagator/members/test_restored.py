@@ -135,6 +135,9 @@ async def test_processes_that_found_one_set_back_at_two_versions_agree_on_its_na
     for process, version in processes:
         told = await process.of(workload(mark), version)
         assert not told.younger(lying(400, hub="own-uid", owner="u1"), "u1")
+    processes[1][0].workload_changed(workload(generation=1), workload(generation=2))
+    told = await processes[1][0].of(workload("own-210/2", generation=2), 205)
+    assert not told.younger(lying(400, hub="own-uid", owner="u1"), "u1"), "it has seen an edit"
     later = await processes[0][0].of(workload(mark), 300)
     assert later.younger(lying(400, hub="own-uid", owner="u1"), "u1"), "the next set-back"
 
