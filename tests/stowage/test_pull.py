@@ -13,6 +13,7 @@ import json
 import time
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import yaml
@@ -335,11 +336,11 @@ async def test_a_renewed_invitation_gives_an_old_token_nothing_of_the_new_accoun
             where = {"namespace": access.namespace, "subresource": "status"}
             while True:
                 for trying in (
-                    request_token(thief, (access.namespace, "agent"), seconds=600),
-                    thief.merge_patch(MEMBER_REPORTS, "member", status, **where),
+                    partial(request_token, thief, (access.namespace, "agent"), seconds=600),
+                    partial(thief.merge_patch, MEMBER_REPORTS, "member", status, **where),
                 ):
                     with suppress(TransportError):
-                        won.append(await trying)
+                        won.append(await trying())
                 await asyncio.sleep(0.05)
 
         stealing = asyncio.create_task(claim())
