@@ -158,7 +158,7 @@ class AtMostOnce:
         if start is None:
             sentence = f"{session.name}: waits for a range of ordinals of its own"
             raise Refused(PropagatedReason.PROPAGATING, sentence)
-        if other := self._not_heard(workload, session.name):
+        if other := self._not_heard(workload, session.name, taken_over=taken_over):
             sentence = f"{session.name}: waits until {other} has told which ordinals it has"
             raise Refused(PropagatedReason.PROPAGATING, sentence)
         starts = self._starts(workload, main, session.name, taken_over=taken_over)
@@ -171,10 +171,18 @@ class AtMostOnce:
             raise Refused(PropagatedReason.PROPAGATING, sentence)
         return start
 
-    def _not_heard(self, workload: Workload, member: str) -> str:
-        """Return a cluster with a share that may hold an object not seen yet, or empty."""
+    def _not_heard(self, workload: Workload, member: str, *, taken_over: bool) -> str:
+        """Return a cluster with a share that may hold an object not seen yet, or empty.
+
+        One that is told to hold that of a forgotten Workload takes it over first; of several such,
+        the first by name does.
+        """
+        if self._views.pulled(member) is not None:
+            taken_over = self._views.forgotten(workload, member)
         for name in workload.placements.keys() - {member}:
-            session = self._registry.get(name)
+            session, first = self._registry.get(name), not taken_over or name < member
+            if first and self._views.told(name) and self._views.forgotten(workload, name):
+                return name
             if session is None and self._views.elsewhere(name):
                 if self._views.unseen(name):
                     return name  # its MemberCluster may be as the hub had it then

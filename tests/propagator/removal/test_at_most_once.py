@@ -447,6 +447,21 @@ def test_no_ordinals_are_given_before_each_shard_has_looked_since_a_set_back() -
     assert fleet.once().first_ordinal(fleet.session("new"), stateful("new", "old")) == 0
 
 
+@pytest.mark.proves("SC15", "KD52")
+def test_what_another_shard_is_to_take_over_has_its_ordinals_first() -> None:
+    before = Member(replicas=2, forgotten=True)
+    old = Member(elsewhere=True, status=held("web"))
+    fleet = Fleet({"old": old, "new": Member(), "zoo": before}, membership=Two())
+    for name in ("new", "zoo"):
+        with pytest.raises(Refused, match="waits until old has told which ordinals it has"):
+            fleet.once().first_ordinal(fleet.session(name), stateful(name, "old"))
+    fleet = Fleet({"old": old, "new": before}, membership=Two())
+    assert fleet.once().first_ordinal(fleet.session("new"), stateful("new", "old")) == 0, "by name"
+    old.status = held("web", uid="u")
+    fleet.members["new"] = Member()
+    assert fleet.once().first_ordinal(fleet.session("new"), stateful("new", "old")) == 0
+
+
 @pytest.mark.proves("SC15")
 def test_what_a_person_lets_go_of_elsewhere_is_waited_for() -> None:
     old = Member(elsewhere=True, annotations={ANNOTATION_SWEEP: "before"})
