@@ -46,13 +46,16 @@ class _News(NamedTuple):
     version: int
     name: str
     """That of the object; empty of a bookmark, which every watch is told."""
+    namespace: str
+    """Also empty of an object that has none."""
     line: bytes
 
     @staticmethod
     def of(kind: str, body: Body) -> _News:
         meta = body["metadata"]
         line = msgspec.json.encode({"type": kind, "object": body})
-        return _News(int(meta["resourceVersion"]), meta.get("name", ""), line)
+        name, namespace = meta.get("name", ""), meta.get("namespace", "")
+        return _News(int(meta["resourceVersion"]), name, namespace, line)
 
 
 class MemoryHub(Verbs):
@@ -129,7 +132,7 @@ class MemoryHub(Verbs):
         status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "set back"}
         for collection, log in ended.items():
             line = msgspec.json.encode({"type": "ERROR", "object": status})
-            log.append(_News(self._version, "", line))
+            log.append(_News(self._version, "", "", line))
             self._news[collection].set()
 
     def hold(self, res: Resource) -> Callable[[], None]:
@@ -209,12 +212,14 @@ class MemoryHub(Verbs):
     ) -> AsyncIterator[bytes]:
         log = self._log[collection]
         named = (how.get("field_selector") or "").removeprefix("metadata.name=")
+        inside = how.get("namespace") or ""
         at = bisect_right(log, version, key=lambda news: news.version)
         while True:
             while collection not in self._held and at < len(log):
                 news = log[at]
                 at += 1
-                if not named or news.name in ("", named):
+                theirs = not inside or news.namespace in ("", inside)
+                if theirs and (not named or news.name in ("", named)):
                     yield news.line
             self._news[collection].clear()
             await self._news[collection].wait()

@@ -7,6 +7,7 @@ do. While the hub is away the last orders stand, and reports wait.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -114,6 +115,7 @@ class Carrier:
         self._assigned: Column[Assigned | Unreadable] = shares.column()
         self._kinds = ToldKinds(self._kind_changed)
         self._done: Column[_Done] = shares.column()
+        self._edited: Column[bool] = shares.column()
         self._told: Column[_Told] = shares.column()
         self.queue: WorkQueue[str] = WorkQueue(name="assignments", clock=self._clock)
         pauses: Any = {"clock": self._clock, "base": FIRST_PAUSE, "cap": LONGEST_PAUSE}
@@ -216,6 +218,8 @@ class Carrier:
         if assigned.order is AssignmentOrder.APPLY:
             await self._applier.namespaces.admit(session, assigned.workload)
         share = assigned.share(self._contents(assigned), hub=self._hub())
+        if self._edited.get(assigned.found.uid):
+            share = replace(share, decided=math.inf)
         if assigned.order in (AssignmentOrder.KEEP, AssignmentOrder.OBSERVE):
             await self._inventory.wait_listed(session, share.workload)
         elif assigned.order is not AssignmentOrder.REMOVE or share.left:
@@ -301,10 +305,24 @@ class Carrier:
             self._assigned.put(new.uid, _ORDER, Unreadable(str(fault)))
             self.queue.add(new.uid)
             return
+        if old is not None:
+            self._witness(old, new)
         self._take(assigned)
         self._kinds.take(new.uid, assigned.kinds, assigned.described)
         self._session.registration = assigned.mark.registration or self._session.registration
         self._session.wake(new.workload)
+
+    def _witness(self, old: Assignment, new: Assignment) -> None:
+        """Note an edit of the Workload since, which decides on what is younger here.
+
+        A hub that was set back shows another object. Its shard may order once more what was edited
+        before, until it has seen that.
+        """
+        before, now = old.spec.workload.generation, new.spec.workload.generation
+        if now > before:
+            self._edited.put(new.uid, _ORDER, value=True)
+        elif now < before:
+            self._edited.pop(new.uid)
 
     def _take(self, assigned: Assigned) -> None:
         before = self._workloads.by_uid(assigned.found.uid)

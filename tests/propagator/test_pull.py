@@ -416,19 +416,25 @@ async def test_an_old_order_to_remove_leaves_what_is_younger() -> None:
             await placed(world, paris=2)
             await world.calm(3)
         before, uid = objects(world, "paris"), uid_of(world, "web")
-        stored = world.assignment(uid)
-        assert stored is not None
-        old = {"order": "Remove", "digest": "0ld".replace("l", "1"), "decided": "5", "secrets": []}
-        world.hub.edit(ASSIGNMENTS, uid, {"spec": old}, namespace=namespace_of("paris"))
+
+        def order(digest: str, generation: int, **spec: Any) -> None:
+            spec |= {"digest": digest, "workload": {"generation": generation}}
+            world.hub.edit(ASSIGNMENTS, uid, {"spec": spec}, namespace=namespace_of("paris"))
 
         def told() -> Json:
             found = world.assignment(uid)
             return (found or {}).get("status", {})
 
+        order("a3", 3)  # of a shard that has not seen the set-back yet
+        await world.until(lambda: told().get("digest") == "a3")
+        order("a1", 1, order="Remove", decided="5", secrets=[])
         await world.until(lambda: told().get("state") == "Kept")
         assert "younger" in told()["message"]
         await world.calm(10)
         assert objects(world, "paris") == before
+        order("a2", 2)
+        await world.until(lambda: told().get("state") == "Removed")
+        assert not objects(world, "paris"), "an edit has decided"
 
 
 @pytest.mark.proves("PL19")

@@ -35,8 +35,8 @@ def on(world: World, name: str = "web", member: str = "m1") -> dict[str, Any]:
     return world.members[member].objects["deployments"][SPACE, name]
 
 
-def image(world: World, name: str = "web") -> str:
-    (container,) = on(world, name)["spec"]["template"]["spec"]["containers"]
+def image(world: World, name: str = "web", member: str = "m1") -> str:
+    (container,) = on(world, name, member)["spec"]["template"]["spec"]["containers"]
     return str(container["image"])
 
 
@@ -292,3 +292,44 @@ async def test_what_has_moved_to_a_pulled_member_leaves_it_once_the_place_of_bef
         await once_free(world, has_left)
         assert min(least) == 2
         await world.until(lambda: runs(world, "web", m1=2))
+
+
+@pytest.mark.proves("PK33", "PL12")
+async def test_what_is_younger_on_a_pulled_member_leaves_it_after_an_edit_alone(
+    steady: None,
+) -> None:
+    """What its agent had seen before the hub was set back is no edit since."""
+    world = PullWorld(pulled=("paris", "rome"))
+
+    def told() -> tuple[str, str]:
+        share = shares(world).get("paris", {})
+        return share.get("state", ""), share.get("reason", "")
+
+    def ordered() -> str:
+        found = world.assignment(world.hub.read(WORKLOADS, "web")["metadata"]["uid"])
+        return str(found and found["spec"]["order"])
+
+    async with world.propagating(), world.agent(), world.agent("rome", "agent-2"):
+        await ready(world)
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", paris=2)
+        await world.until(lambda: runs(world, "web", paris=2))
+        edit(world, "web", targetDeployment=deployment("web", image="new"))
+        await world.until(lambda: image(world, member="paris") == "new")
+        world.cut.add("agent-1")
+        world.place("web", rome=2)
+        await world.until(lambda: ordered() == "Remove")
+        snapshot = world.hub.snapshot()
+        world.place("web", paris=2)
+        world.hub._version += 1_000_000
+        edit(world, "web", targetDeployment=deployment("web", image="newer"))
+        await world.until(lambda: ordered() == "Apply")
+        world.cut.clear()
+        await world.until(lambda: image(world, member="paris") == "newer")
+        world.hub.set_back(snapshot)
+        await world.until(lambda: told() == ("Leaving", "HubRestored"), seconds=120)
+        await world.calm(30, step=0.5)
+        assert image(world, member="paris") == "newer"
+        edit(world, "web", targetDeployment=deployment("web", image="newest"))
+        await world.until(lambda: not world.deployments("paris"))
+        await world.until(lambda: runs(world, "web", rome=2))
