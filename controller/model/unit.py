@@ -702,12 +702,15 @@ def _refuse_dividing(spec: WorkloadSpec, profile: Profile, *, indivisible: bool)
             why = where.why or f"a {profile.kind} is not divided while {where.whole}"
             why = f"{why}: set distribution to Single"
         raise ValueError(f"spec.distribution: {why}")
-    if profile.whole and not profile.known and spec.distribution == Distribution.DIVIDED:
-        raise ValueError(
-            f"spec.distribution: a {profile.kind} runs whole, as neither a WorkloadKind nor "
-            "spec.replicasPath says where its number of replicas is: set distribution to Single or "
-            "Duplicated"
-        )
+    if profile.whole and not profile.known:
+        divided = spec.distribution == Distribution.DIVIDED
+        if divided or spec.replicas not in (None, 1):
+            field = "distribution" if divided else "replicas"
+            mend = "set distribution to Single or Duplicated" if divided else "remove the field"
+            raise ValueError(
+                f"spec.{field}: a {profile.kind} runs whole, as neither a WorkloadKind nor "
+                f"spec.replicasPath says where its number of replicas is: {mend}"
+            )
     if profile is ALONE and spec.distribution == Distribution.DIVIDED:
         raise ValueError(
             "spec.distribution: manifests alone have no replicas to divide: set it to Single or "

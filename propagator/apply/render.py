@@ -301,11 +301,14 @@ def _main(
 ) -> dict[str, Any]:
     profile = workload.profile
     path, part = profile.replicas_path, workload.parts.get(differences.member.facts.name)
-    if not (profile.known or path) and workload.spec.distribution == Distribution.DIVIDED:
-        # Its WorkloadKind is gone: each cluster would have the number of the whole template.
-        raise InvalidTemplate(
-            f"spec.distribution: nothing says where a {profile.kind} has its number of replicas"
-        )
+    if not (profile.known or path):
+        divided = workload.spec.distribution == Distribution.DIVIDED
+        if divided or workload.spec.replicas not in (None, 1):
+            # Its WorkloadKind is gone: a cluster would have the number of the template.
+            raise InvalidTemplate(
+                f"spec.{'distribution' if divided else 'replicas'}: nothing says where a "
+                f"{profile.kind} has its number of replicas"
+            )
     template = differences.laid(workload.template, main=True, replicas_path=path)
     check(profile, template)
     if override.patch:

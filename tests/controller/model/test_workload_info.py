@@ -291,3 +291,26 @@ def test_an_autoscaler_of_its_own_object_is_refused_with_its_place() -> None:
         workload_info(workload("web", manifests=[scaler]))
     scaler["spec"] = {"scaleTargetRef": {"kind": "Deployment", "name": "other"}}
     assert workload_info(workload("web", manifests=[scaler]))
+
+
+@pytest.mark.proves("KD4")
+@pytest.mark.parametrize(
+    ("own", "refused"),
+    [
+        ({}, False),
+        ({"replicas": 1}, False),
+        ({"replicas": 3, "replicasPath": "spec.size"}, False),
+        ({"replicas": 3}, True),
+        ({"replicas": 0}, True),
+    ],
+)
+def test_a_number_of_replicas_is_refused_where_nothing_says_which_field_has_it(
+    own: dict[str, Any], refused: bool
+) -> None:
+    template = {"apiVersion": "example.com/v1", "kind": "Gadget", "spec": {"size": 1}}
+    gadget = workload("it", **{"replicas": None, "template": template, **own})
+    if not refused:
+        assert workload_info(gadget)
+        return
+    with pytest.raises(ValueError, match=r"^spec\.replicas: a Gadget runs whole.*remove the field"):
+        workload_info(gadget)

@@ -179,22 +179,33 @@ def test_a_kind_that_comes_changes_or_goes_edits_no_pods_of_what_stands(kinds: A
 
 
 @pytest.mark.proves("KD4")
-def test_a_divided_kind_that_goes_leaves_its_numbers_as_they_are(kinds: Any) -> None:
+@pytest.mark.parametrize(
+    ("own", "field"),
+    [
+        ({"distribution": "Divided"}, "distribution"),
+        ({"replicas": 2}, "replicas"),
+        ({"replicas": 2, "distribution": "Duplicated"}, "replicas"),
+        ({"replicas": 0}, "replicas"),
+    ],
+)
+def test_a_kind_that_goes_leaves_its_numbers_as_they_are(
+    kinds: Any, own: dict[str, Any], field: str
+) -> None:
     meta = {"namespace": "shop", "name": "it", "uid": "u1"}
     template = {**GADGET, "spec": {**GADGET["spec"], "size": 3}}
-    spec = {"template": template, "distribution": "Divided"}
-    about: dict[str, Any] = {"replicas": 1, "first_ordinal": None, "secrets": []}
+    about: dict[str, Any] = {"replicas": 2, "first_ordinal": None, "secrets": []}
     sized = msgspec.structs.replace(GADGETS, replicas=Replicas("spec.size"))
 
-    def size() -> Any:
-        workload = workload_of({"metadata": meta, "spec": spec})
+    def size(spec: dict[str, Any]) -> Any:
+        workload = workload_of({"metadata": meta, "spec": {"template": template, **spec}})
         return render(workload, member=member_facts(), **about)[-1].body["spec"]["size"]
 
     kinds(sized)
-    assert size() == 1
+    assert size(own) == 2
     kinds()
-    with pytest.raises(InvalidTemplate, match="nothing says where a Gadget has its number"):
-        size()
+    with pytest.raises(InvalidTemplate, match=rf"spec\.{field}: nothing says where a Gadget has"):
+        size(own)
+    assert size({}) == 3, "the number is the template's own"
 
 
 @pytest.mark.proves("KD57")
