@@ -113,6 +113,7 @@ def ordinals(decision: Decision) -> list[dict[str, Any]]:
     return [
         {"cluster": c, "start": starts[c], "pods": in_words(name, starts[c], n)}
         for c, n in sorted(shares.items())
+        if n
     ]
 
 

@@ -332,6 +332,10 @@ def test_what_holds_data_is_counted_and_told_by_simulate_drain_and_plan(tmp_path
     assert ranges in shown.stdout
     explained = CliRunner().invoke(cli, ["explain", "wl/db", "-n", "shop", "--fleet", str(fleet)])
     assert ranges in explained.stdout, explained.output
+    edited.write_text(json.dumps({**db, "spec": {**db["spec"], "replicas": 0}}))
+    shown = CliRunner().invoke(cli, ["plan", "-f", str(edited), "--fleet", str(fleet)])
+    assert "m1 2 → 0" in shown.stdout, shown.output
+    assert "ordinals" not in shown.stdout, "no pod has one"
 
 
 @pytest.mark.proves("KD18", "A20")
