@@ -79,6 +79,8 @@ async def _run(step: str, peer: Peer, servers: Servers, asked: Asked, form: str)
             text = f"waits until {peer.title} has let go, and {world.settle:.0f} s more"
             say(f"release: {text}", err=True)
         outcomes = await STEPS[step](world, asked)
+    if not outcomes and step != "status":
+        raise ConfigurationError(nothing(step, peer, asked.namespace))
     show(outcomes, form)
     return not any(each.fault for each in outcomes)
 
@@ -105,6 +107,14 @@ async def _world(peer: Peer, servers: Servers, stack: AsyncExitStack) -> World:
 def _documents(peer: Peer, theirs: Connection, namespace: str) -> list[Any]:
     with reader(theirs) as api:
         return live.documents(peer.name, api, namespace, theirs.server)
+
+
+def nothing(step: str, peer: Peer, namespace: str) -> str:
+    """Return why a step that writes had no Workload to go on with."""
+    where = f"in {namespace}" if namespace else "in any namespace"
+    if step in ("adopt", "release"):
+        return f"{peer.title} runs nothing {where} that can be a Workload"
+    return f"no Workload {where} is being migrated from {peer.title}: adopt it first"
 
 
 def show(outcomes: Sequence[Outcome], form: str) -> None:

@@ -16,10 +16,13 @@ from crds.names import ANNOTATION_MIGRATION, DEFAULT_SCHEDULER, OWNER_PREFIX
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
 from machinery.errors import ConfigurationError
 from stowage.fleet import inventory
+from stowage.migrating import command
 from stowage.migrating.command import peer_named
 from stowage.migrating.kept import Step
+from stowage.migrating.peers import karmada
 from stowage.migrating.peers.karmada import BINDINGS, CLUSTERS, MANAGED, POLICIES
 from stowage.migrating.releasing import _without_values
+from stowage.migrating.survey import Asked, World
 from stowage.simulation.plan import Where
 from tests.stowage.importing import runs
 from tests.stowage.migrating.world import (
@@ -578,6 +581,28 @@ def test_a_minute_of_ready_is_asked_for(fleet: Fleet, lately: str) -> None:
     assert "has to be Ready for 60 s first" in fleet.step("finish")["web"].fault
     fleet.clock.elapsed += 60
     steps(fleet, "finish")
+
+
+@pytest.mark.proves("IM31")
+@pytest.mark.parametrize("step", ["adopt", "release", "take", "finish", "undo"])
+def test_a_step_without_a_workload_to_go_on_with_fails_and_a_look_does_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], step: str
+) -> None:
+    async def world(*_: Any) -> World:
+        return Fleet().world()
+
+    monkeypatch.setattr(command, "_world", world)
+
+    def run(name: str) -> bool:
+        servers: Any = None
+        return command.run(name, karmada.PEER, servers, Asked(namespace="shop"), "table")
+
+    with pytest.raises(ConfigurationError, match=r"in shop") as told:
+        run(step)
+    assert ("adopt it first" in str(told.value)) is (step not in ("adopt", "release"))
+    assert run("status")
+    assert "no Workload" in capsys.readouterr().out
+    assert run("plan")
 
 
 # --- ordinals, autoscalers, many ------------------------------------------------------------------
