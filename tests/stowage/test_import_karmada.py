@@ -497,6 +497,32 @@ def test_what_belongs_to_one_goes_along_and_the_rest_stays_together() -> None:
     )
 
 
+@pytest.mark.proves("A31")
+def test_an_autoscaler_that_goes_along_is_noted_and_plan_refuses_it_until_it_is_taken_out(
+    tmp_path: Path,
+) -> None:
+    scaler = beside(
+        "HorizontalPodAutoscaler",
+        "web",
+        "autoscaling/v2",
+        spec={"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 9},
+    )
+    take = policy(select(), select("HorizontalPodAutoscaler", "autoscaling/v2"), name="all")
+    made = Made(take, deployment(replicas=2), scaler, member("m1"))
+    assert "take it out of spec.manifests" in made.said("noted")["web: spec.scaleTargetRef"]
+    out, there = tmp_path / "out.yaml", tmp_path / "fleet.yaml"
+    there.write_text(written(cluster("m1")))
+    (web,) = (each for each in made.bodies if each["kind"] == "Workload")
+    out.write_text(written(web))
+    refused = run("plan", "-f", out, "--fleet", there)
+    assert refused.exit_code == 1
+    assert "spec.manifests[0]: it scales Deployment web" in str(refused.exception)
+    assert "let it scale the Workload on the hub instead" in str(refused.exception)
+    del web["spec"]["manifests"]
+    out.write_text(written(web))
+    assert run("plan", "-f", out, "--fleet", there).exit_code == 0
+
+
 def test_a_secret_is_named_and_not_printed() -> None:
     web = deployment(volumes=[{"name": "a", "secret": {"secretName": "pw"}}])
     secret = beside("Secret", "pw", data={"a": "Y2FuYXJ5"})
