@@ -216,7 +216,7 @@ class RolloutController(StatusWriter[Workload]):
         if present.fault:
             said = RolledOutCondition(False, RolledOutReason.REVISION_LOST, present.fault)
             fields = self._conditions(stored, said)
-            return Result(fields=fields or None, anyway=True, requeue_after=AGAIN_SECONDS)
+            return Result(fields=fields or None, requeue_after=AGAIN_SECONDS)
         step = self._step(stored)
         return None if step is None else self._drafted(stored, state, state.spec, step)
 

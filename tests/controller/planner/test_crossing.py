@@ -84,6 +84,15 @@ def test_the_first_of_the_best_stay_where_crossing_constraints_let_them() -> Non
     assert set(provider[used].tolist()) == {0}
 
 
+def test_two_levels_are_chosen_by_room_where_the_first_of_either_lead_away_from_it() -> None:
+    """The room is in the last region with the last provider, and nothing points there but room."""
+    levels = [Level(np.arange(9) // 3, 1, 1), Level(np.arange(9) % 3, 1, 1)]
+    room = np.array([1] * 8 + [100])
+    used = largest_capacity(levels, np.zeros(9, dtype=np.bool_), room, 100)
+    assert used is not None
+    assert np.flatnonzero(used).tolist() == [8]
+
+
 def test_no_room_at_all_may_be_needed() -> None:
     """Where more is held on clusters without a label than is wanted, less than none is needed."""
     region, provider = np.arange(40) % 4, np.arange(40) // 10

@@ -79,6 +79,16 @@ def test_another_cap_moves_nothing_and_counts_when_units_go() -> None:
     assert scaled(tighter, 6, 7, 5, 2) == [[4, 2], [4, 3], [2, 3], [1, 1]]
 
 
+def test_of_a_subset_that_shrinks_packed_a_cluster_with_a_lower_bound_stays_in_use() -> None:
+    """One cluster is left, though the other one is fuller: its bound keeps it in use anyway."""
+    of = replace(
+        problem(3, [1, 1], lower=[1, 0], present=[3, 5]),
+        inside=WithinDomain.FEWEST,
+        subsets=subsets(["01"], [FREE], 2),
+    )
+    assert scaled(of, 8, 4, 3, 1) == [[3, 5], [3, 1], [3, 0], [1, 0]]
+
+
 @pytest.mark.proves("W33")
 def test_what_is_there_counts_where_there_is_room() -> None:
     both = subsets(["01", "12"], [2, 3], 3)

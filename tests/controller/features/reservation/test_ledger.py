@@ -537,6 +537,30 @@ def test_phase_and_cluster_are_written_with_the_placements():
     assert len(told("", **{f"c{n}": 1 for n in range(2000)})["clusterName"]) == 4096
 
 
+@pytest.mark.proves("E28")
+def test_an_owner_with_all_of_its_units_waits_no_more():
+    hall = Hall("a")
+    peak = hall.reserve(reservation(placed={"a": 1}))
+    demo = owner(replicas=2)
+    hall.store(demo)
+    assert [*hall.books.pending_owners(peak)] == [(NS, "demo")]
+    hall.decide(demo, {"a": 1})
+    assert [*hall.books.pending_owners(peak)] == [(NS, "demo")]
+    hall.decide(demo, {"a": 2})
+    assert [*hall.books.pending_owners(peak)] == []
+
+
+def test_what_is_left_in_a_namespace_is_less_in_an_overlay_with_more_inside() -> None:
+    hall = Hall("a", "b").reserving(reservation(placed={"a": 1, "b": 1}, **everybody()))
+    first, second = (hall.store(owner(name)) for name in ("first", "second"))
+    hall.decide(hall.workloads[first.key], {"a": 1})
+    left = hall.books.unused_in(NS)["cpu"]
+    over = hall.books.overlay({second.key: (second, {"a": 1, "b": 2})})
+    assert over.unused_in(NS)["cpu"] == left - 3000
+    assert over.unused_in("elsewhere") == {}
+    assert hall.books.unused_in(NS)["cpu"] == left
+
+
 @pytest.mark.parametrize("placed", [{"a": 2}, {"a": 1, "b": 1}, {"b": 2}])
 def test_an_overlay_that_grows_says_what_one_that_is_made_anew_says(
     placed: dict[str, int],
