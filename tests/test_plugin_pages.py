@@ -19,7 +19,6 @@ from controller.cache import ledger
 from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.framework import explains, gathering, interface, percluster, statuswriter, waiting
-from controller.framework.calling.guard import RESTS_SECONDS
 from controller.framework.profile import PLUGIN_TIMEOUT, PROTOCOLS
 from controller.framework.runtime import controllers, feature, handle, services
 from controller.framework.runtime.arguments import model_of
@@ -121,11 +120,19 @@ def test_the_table_has_every_point_of_the_configuration_with_its_methods() -> No
 
 
 def test_the_values_that_it_names_are_those_of_the_code() -> None:
-    assert (RESYNC_SECONDS, PRE_BIND_SECONDS, LONGEST_WAIT_SECONDS) == (600, 60, 900)
-    assert (PLUGIN_TIMEOUT, RESTS_SECONDS) == (2, 30)
-    assert (MOST_BYTES, MOST_BYTES_TOGETHER) == (4096, 16384)
-    assert RETRY_SECONDS[ScheduledReason.PLUGIN_ERROR] == 30
-    assert RETRY_SECONDS[ScheduledReason.SCHEDULE_TIMEOUT] == 10
+    prose = " ".join(REFERENCE.split())
+    assert RESYNC_SECONDS == 600
+    assert "or after ten minutes" in prose
+    for said in (
+        f"{PRE_BIND_SECONDS:g} s at most in all",
+        f"for {LONGEST_WAIT_SECONDS:g} s at most: reason WaitingOnPermit",
+        f"(default {PLUGIN_TIMEOUT * 1000:g}, at most",
+        f"JSON values, {MOST_BYTES // 1024} KiB at most",
+        f"All plugins share {MOST_BYTES_TOGETHER // 1024} KiB",
+        f"is retried after {RETRY_SECONDS[ScheduledReason.PLUGIN_ERROR]:g} s",
+        f"made again after {RETRY_SECONDS[ScheduledReason.SCHEDULE_TIMEOUT]:g} s",
+    ):
+        assert said in prose
 
 
 @pytest.fixture(scope="module")
