@@ -72,6 +72,11 @@ class EventHandlers:
         self.reports.add(name, keys)
         self.syncs.add(name, [(name, key) for key in keys])
 
+    def look_again(self) -> None:
+        """Queue what each member has: no event does, and what is not reported yet is dropped."""
+        for name in self._registry.names():
+            self.member_changed(name, None)
+
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         before, after = (e is not None and (e.out_of_service or e.given_up) for e in (old, new))
         if before == after:

@@ -168,6 +168,7 @@ class WorkloadController:
         if not alone:
             for watch in self._watches.values():
                 watch.clear()
+            self._handlers.look_again()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

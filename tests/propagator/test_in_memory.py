@@ -29,6 +29,7 @@ from machinery import tracing
 from machinery.api.resources import (
     CONFIG_MAPS,
     CONTROLLER_REVISIONS,
+    LEASES,
     MEMBER_CLUSTERS,
     NAMESPACES,
     SECRETS,
@@ -36,6 +37,7 @@ from machinery.api.resources import (
     WORKLOADS,
 )
 from machinery.errors import Forbidden, Unreachable
+from machinery.kinds.paths import value_at
 from machinery.kinds.revisions import digest_of, revision_data, revision_name
 from machinery.tracing import TraceIds, Tracer, TraceSpan
 from machinery.types import conditions
@@ -596,6 +598,39 @@ async def test_a_membercluster_follows_its_secret_and_stays_deleted_until_that_c
         await world.until(lambda: not_ready(world, "m2") == "SecretNotFound")
         world.put(SECRETS, {**way_in, "metadata": meta})
         await world.until(lambda: not not_ready(world, "m2"))
+
+
+@pytest.mark.proves("N6")
+async def test_what_was_not_reported_before_another_one_led_is_told_once_this_one_leads_again() -> (
+    None
+):
+    world = World("m1")
+    async with world.propagating() as process:
+        await ready(world)
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", m1=1)
+        await world.until(lambda: runs(world, "web", m1=1))
+
+        async def fails(method: str, path: str, _body: Any) -> None:
+            if method == "PATCH" and path.endswith("/workloads/web/status"):
+                raise Unreachable("no answer in time")
+
+        world.hub.faults.append(fails)
+        edit(world, targetDeployment=deployment("web", image="newer"))
+        pods = "spec.template.spec.containers"
+        await world.until(lambda: value_at(on(world, "m1")["web"], pods)[0]["image"] == "newer")
+        world.cut.add("one")
+        await world.calm(30)
+        assert process.term is None
+        lease = world.hub.read(LEASES, "stowage-propagator", SYSTEM_NAMESPACE)
+        more = lease["spec"]["leaseTransitions"] + 1
+        spec = {"leaseTransitions": more, "holderIdentity": "two", "renewTime": None}
+        world.hub.edit(LEASES, "stowage-propagator", {"spec": spec}, namespace=SYSTEM_NAMESPACE)
+        world.hub.faults.clear()
+        world.cut.clear()
+        generation = world.hub.read(WORKLOADS, "web")["metadata"]["generation"]
+        await world.until(lambda: share(world, "m1").get("observedGeneration") == generation)
+        assert propagated(world, "web") == "Propagated"
 
 
 @pytest.mark.proves("S6")
