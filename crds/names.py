@@ -31,7 +31,8 @@ ANNOTATION_REPORTED = f"{GROUP}/reported"
 """On the Lease of a shard: the term in which its holder has compared every member."""
 ANNOTATION_SET_BACK = f"{GROUP}/set-back"
 """On the Lease of a shard: a time after the hub was set back, as a holder has seen it. `reported`
-lacks there until every member was compared since."""
+lacks there until every member was compared since. ANNOTATION_WENT_BACK beside it tells to which
+resourceVersion."""
 
 FIELD_MANAGER = "stowage"
 """The field manager of every server-side apply on a member."""

@@ -61,7 +61,11 @@ class Manager:
         self._election = election
         self._membership = membership
         self._restored = RestoredHub(
-            hub, uid=self._identity.uid, namespace=settings.namespace, clock=clock
+            hub,
+            uid=self._identity.uid,
+            namespace=settings.namespace,
+            clock=clock,
+            went_back_to=lambda: membership.went_back_to,
         )
         self._clusters: Informer[MemberCluster] = Informer(
             hub, MEMBER_CLUSTERS, MemberCluster, transform=lean, clock=clock
@@ -158,7 +162,7 @@ class Manager:
             if led_before:
                 await self._catch_up(reading, alone=alone)
             self._identity.forget()
-            self._restored.begin(self._election.elector.found)
+            self._restored.begin()
             self.workloads.begin(alone=alone)
             tasks.create_task(self._membership.run())
             tasks.create_task(self._registrar.run())
@@ -174,7 +178,10 @@ class Manager:
 
     async def _holder(self) -> HubHolder:
         """Raises TransportError, of the hub."""
-        elector = self._election.elector
+        elector, version = self._election.elector, self._election.elector.found
+        # Of a set-back that others saw, one may have followed that nobody has seen.
+        if self._hub.history.ended and (told := self._membership.went_back_to) is not None:
+            version = str(told)
         return HubHolder(
             uid=await self._identity.uid(),
             address=self._hub.connection.server,
@@ -183,7 +190,7 @@ class Manager:
             past=elector.past,
             shard=self._membership.shard,
             history=self._membership.history,
-            version=elector.found,
+            version=version,
             former=self._restored.former,
         )
 

@@ -27,7 +27,7 @@ from machinery.api.verbs import OF_NO_OBJECT
 from machinery.clock import Clock, microtime
 from machinery.errors import Conflict, Forbidden, LeaseLost, NotFound, TransportError
 from machinery.runtime.backoff import Jitter
-from machinery.runtime.store import order
+from machinery.runtime.store import number, order
 from machinery.tasks import end, within
 
 log = logging.getLogger(__name__)
@@ -175,6 +175,12 @@ class LeaderElector:
     def annotations(self) -> Mapping[str, str]:
         """Those of the Lease as the server last showed it; empty without one."""
         return self._seen.annotations if self._seen is not None else {}
+
+    @property
+    def version(self) -> int | None:
+        """That of the Lease; None if the present history of the server has not shown it."""
+        past = self._history != self._client.history.number
+        return None if past or self._seen is None else number(self._seen.version)
 
     async def note(self, annotations: Annotations) -> None:
         """Renew the Lease with these annotations; None removes one.

@@ -93,14 +93,22 @@ NOTHING = Restored()
 
 
 class RestoredHub:
-    """`uid` returns the UID of this hub. A hub that was never restored costs no request."""
+    """`uid` returns the UID of this hub. A hub that was never restored costs no request.
+
+    `went_back_to` returns the version to which it was set back, as the Leases of shards tell; None
+    if it was not.
+    """
 
     def __init__(
-        self, hub: Verbs, *, uid: Callable[[], Awaitable[str]], namespace: str, clock: Clock
+        self,
+        hub: Verbs,
+        *,
+        uid: Callable[[], Awaitable[str]],
+        namespace: str,
+        clock: Clock,
+        went_back_to: Callable[[], int | None],
     ) -> None:
-        self._history = hub.history.number
-        self._went_back_to: int | None = None
-        """The version to which this process has seen the hub go back."""
+        self._went_back_to = went_back_to
         self._hub = hub
         self._uid = uid
         self._namespace = namespace
@@ -112,16 +120,8 @@ class RestoredHub:
         self._edited = set[str]()
         """UIDs of Workloads whose spec was seen to change in this term, which a set-back ends."""
 
-    def begin(self, version: str) -> None:
-        """Begin a term.
-
-        The hub had that version before it; an edit that was seen before may be lost.
-        """
-        if self._history != self._hub.history.number:
-            self._history = self._hub.history.number
-            found = version_number(version)
-            known = [each for each in (found, self._went_back_to) if each is not None]
-            self._went_back_to = min(known, default=None)
+    def begin(self) -> None:
+        """Begin a term: an edit that was seen before may be lost."""
         self._asked = -math.inf
         self._over.clear()
         self._edited.clear()
@@ -156,7 +156,7 @@ class RestoredHub:
     async def of(self, workload: Workload, went_back_to: int | None) -> Restored:
         """`went_back_to` is the version that a member's Lease tells, if any. Raises HubFault."""
         mark = workload.restored
-        told = (went_back_to, self._went_back_to)
+        told = (went_back_to, self._went_back_to())
         set_back = {each for each in told if each is not None}
         if not set_back and not mark.restore:
             return NOTHING
@@ -197,7 +197,8 @@ class RestoredHub:
         return seen and not accepted
 
     def _mark(self, workload: Workload, mark: RestoredMark, backups: Sequence[Backup]) -> str:
-        if not backups or any(each.is_named(mark.restore) for each in backups):
+        named = [each for each in backups if each.is_named(mark.restore)]
+        if not backups or (named and (named[-1] is backups[-1] or not named[0].same_uids)):
             return ""
         name = backups[-1].name
         if workload.uid in self._edited:

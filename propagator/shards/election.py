@@ -5,25 +5,48 @@ A process without a shard takes the lowest that is unheld. It holds at most one.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
+from typing import NamedTuple
 
-from crds.names import ANNOTATION_REPORTED, ANNOTATION_SET_BACK, ANNOTATION_SHARDS
+from crds.names import (
+    ANNOTATION_REPORTED,
+    ANNOTATION_SET_BACK,
+    ANNOTATION_SHARDS,
+    ANNOTATION_WENT_BACK,
+)
 from machinery import logs
 from machinery.api.verbs import ServerHistory
 from machinery.clock import Clock, timestamp
 from machinery.runtime.leader_election import Annotations, LeaderElector
+from machinery.runtime.store import number as numbered
 from machinery.types.shards import lease_name
 from propagator.shards.number import ShardNumber
 
 LOG = logs.get(__name__)
 
 
+class SetBack(NamedTuple):
+    """A set-back of the hub; empty for none."""
+
+    time: str = ""
+    """A time after it."""
+    version: int | None = None
+    """The resourceVersion of then, which is its name: the same for all shards."""
+
+    @staticmethod
+    def on(annotations: Mapping[str, str]) -> SetBack:
+        """Return the one that a Lease with these annotations tells of."""
+        version = numbered(annotations.get(ANNOTATION_WENT_BACK, ""))
+        return SetBack(annotations.get(ANNOTATION_SET_BACK, ""), version)
+
+
 class ShardElection:
     """`elector(name, taking)` makes the contender for the Lease of that name.
 
     A set-back of the hub, of which `history` tells, ends a term. The next one notes it on the
-    Lease, for processes that have not seen it.
+    Lease, for processes that have not seen it. Its version is that of the first shard's Lease then:
+    who finds that renewed since finds the note there as well.
     """
 
     def __init__(
@@ -38,7 +61,9 @@ class ShardElection:
         self._number = number
         self._history = history
         self._known = history.number
-        self._set_back = ""
+        self._seen = SetBack()  # by this process
+        self._told = ""  # the time of the last one, as any Lease tells
+        self._former = ""  # the same, when this process saw one
         self._clock = clock
         self._electors: dict[int, LeaderElector] = {}
         self._resigned = False
@@ -56,17 +81,26 @@ class ShardElection:
         """The number of shards that there should be."""
         return self._number.get(self._of(0).annotations.get(ANNOTATION_SHARDS, ""))
 
-    @property
-    def set_back(self) -> str:
-        """A time after this process has seen the hub set back; empty if it has not."""
+    def set_back(self, told: Iterable[SetBack]) -> SetBack:
+        """Return the last one that this process has seen, or that Leases have `told`."""
         self._look_back()
-        return self._set_back
+        first = SetBack.on(self._of(0).annotations)
+        found = [each for each in (first, *told) if each.time > self._former or not self._seen.time]
+        found += [self._seen] if self._seen.time else []
+        time = max((each.time for each in found), default="")
+        # Of the one that this process has seen each may have found another version.
+        same = found if self._seen.time else [each for each in found if each.time == time]
+        version = min((e.version for e in same if e.version is not None), default=None)
+        self._told = max(self._told, time)
+        return SetBack(time, version)
 
     def _look_back(self) -> None:
         if self._known != self._history.number:
-            self._known = self._history.number
+            self._known, self._former = self._history.number, self._told
             # Objects have whole seconds: all that was made before counts as older.
-            self._set_back = timestamp(self._clock.now() + timedelta(seconds=1))
+            self._seen = SetBack(timestamp(self._clock.now() + timedelta(seconds=1)))
+        if self._seen.time and self._seen.version is None:
+            self._seen = self._seen._replace(version=self._of(0).version)
 
     @property
     def alone(self) -> bool:
@@ -104,7 +138,7 @@ class ShardElection:
                 if await self._of(shard).attempt():
                     self.shard = shard
                     return
-                self._look_back()
+                self.set_back([SetBack.on(self._of(shard).annotations)])
                 patience.append(self._of(shard).patience())
                 shard += 1
             await self._clock.sleep(min(patience))
@@ -117,15 +151,18 @@ class ShardElection:
                 # One shard that never was one of several says nothing.
                 several = shard > 0 or self.shards > 1 or ANNOTATION_SHARDS in before
                 told = {ANNOTATION_SHARDS: str(self.shards)} if several else {}
-                return {**told, **set_back_on(before, self.set_back)}
+                return {**told, **set_back_on(before, self.set_back([SetBack.on(before)]))}
 
             elector = self._electors[shard] = self._make(lease_name(shard), taking)
         return elector
 
 
-def set_back_on(before: Mapping[str, str], time: str) -> Annotations:
-    """Return what a Lease with these annotations has to say of a set-back by that time."""
-    if time <= before.get(ANNOTATION_SET_BACK, ""):
+def set_back_on(before: Mapping[str, str], found: SetBack) -> Annotations:
+    """Return what a Lease with these annotations has to say of that set-back."""
+    said = SetBack.on(before)
+    if found.time < said.time or found == said:
         return {}
-    told: Annotations = {ANNOTATION_SET_BACK: time}
-    return told if ANNOTATION_REPORTED not in before else {**told, ANNOTATION_REPORTED: None}
+    version = str(found.version) if found.version is not None else None
+    told: Annotations = {ANNOTATION_SET_BACK: found.time, ANNOTATION_WENT_BACK: version}
+    again = found.time > said.time and ANNOTATION_REPORTED in before
+    return {**told, ANNOTATION_REPORTED: None} if again else told

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
@@ -21,7 +21,7 @@ from machinery.runtime.lease_reader import LeaseReader
 from machinery.tasks import end, within
 from machinery.types.shards import MOST_SHARDS, Claim, Rival, Step, lease_name, owner, shards_of
 from propagator.shards.concern import Concern
-from propagator.shards.election import ShardElection, set_back_on
+from propagator.shards.election import SetBack, ShardElection, set_back_on
 from propagator.shards.number import ShardNumber
 
 LOG = logs.get(__name__)
@@ -83,6 +83,11 @@ class OneShard:
         """Seconds since that time; infinite without one."""
         return math.inf
 
+    @property
+    def went_back_to(self) -> int | None:
+        """The hub's resourceVersion then; None without one, or if that is not known."""
+        return None
+
     def looked(self, _shard: int) -> bool:
         """Whether that shard has compared its members since the hub was set back."""
         return True
@@ -128,7 +133,7 @@ class Membership(OneShard):
         self._clock = clock
         self._read = False  # all others, since the present number was announced
         self._rivals: Mapping[int, Rival] = {}
-        self._noted = ""  # by them, of a set-back
+        self._noted: Sequence[SetBack] = ()  # by them
         self._answered = True
         self._claim = Claim(0, 1, None)
         self._told: tuple[Claim, list[int], str] = self._claim, [], ""
@@ -201,8 +206,16 @@ class Membership(OneShard):
 
     @property
     def set_back(self) -> str:
-        ours = self._election.elector.annotations.get(ANNOTATION_SET_BACK, "")
-        return max(self._election.set_back, ours, self._noted)
+        return self._set_back.time
+
+    @property
+    def went_back_to(self) -> int | None:
+        return self._set_back.version
+
+    @property
+    def _set_back(self) -> SetBack:
+        ours = SetBack.on(self._election.elector.annotations)
+        return self._election.set_back([ours, *self._noted])
 
     @property
     def since_set_back(self) -> float:
@@ -386,15 +399,14 @@ class Membership(OneShard):
 
     def _found_rivals(self) -> None:
         self._read, self._rivals = True, {each.shard: each for each in self._found()}
-        theirs = (self._annotations(each).get(ANNOTATION_SET_BACK, "") for each in self._rivals)
-        self._noted = max(theirs, default="")
+        self._noted = [SetBack.on(self._annotations(each)) for each in self._rivals]
 
     async def _look_again(self, claim: Claim) -> float:
         """Look at all that were there; of a number that is not announced yet, each may come."""
         await self._leases.look(self._others({*self._rivals, *range(claim.shards)}))
         self._found_rivals()
         elector = self._election.elector
-        if told := set_back_on(elector.annotations, self.set_back):
+        if told := set_back_on(elector.annotations, self._set_back):
             await elector.note(told)
         others = self._rivals.values()
         waits = any(each.held and each.announced != claim.shards for each in others)

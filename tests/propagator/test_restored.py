@@ -14,6 +14,7 @@ from crds.names import (
     ANNOTATION_HUB,
     ANNOTATION_HUB_VERSION,
     ANNOTATION_RESTORED,
+    ANNOTATION_SINCE,
     OWNER_PREFIX,
     RESTORED,
     SYSTEM_NAMESPACE,
@@ -333,3 +334,37 @@ async def test_what_is_younger_on_a_pulled_member_leaves_it_after_an_edit_alone(
         edit(world, "web", targetDeployment=deployment("web", image="newest"))
         await world.until(lambda: not world.deployments("paris"))
         await world.until(lambda: runs(world, "web", rome=2))
+
+
+@pytest.mark.proves("PK33", "PL31")
+async def test_an_order_stands_as_it_is_when_another_process_begins_after_a_set_back(
+    steady: None,
+) -> None:
+    """What is written names the set-back, which no member in mode Pull can tell."""
+    world = PullWorld()
+
+    def order() -> str:
+        found = world.assignment(uid)
+        assert found is not None
+        return str(found["metadata"]["resourceVersion"])
+
+    async with world.agent():
+        async with world.propagating():
+            await ready(world)
+            world.put(WORKLOADS, workload("web"))
+            uid = world.hub.read(WORKLOADS, "web")["metadata"]["uid"]
+            world.place("web", paris=2)
+            await world.until(lambda: runs(world, "web", paris=2))
+            snapshot = world.hub.snapshot()
+            await world.calm(3)
+            world.hub.set_back(snapshot)
+            await world.calm(10)
+            edit(world, "web", targetDeployment=deployment("web", image="newer"))
+            await world.until(lambda: ANNOTATION_SINCE in str(world.bundle(uid)))
+            await world.until(lambda: image(world, member="paris") == "newer")
+            await world.calm(30, step=0.5)
+        before = order()
+        async with world.propagating("two"):
+            await world.until(lambda: conditions.holds(world.cluster("paris"), "Ready"))
+            await world.calm(60, step=0.5)
+            assert order() == before

@@ -6,6 +6,7 @@ import asyncio
 import json
 from copy import deepcopy
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -14,8 +15,11 @@ from benchmarks.simulated_members import Member
 from crds.groups.gate import decision_of
 from crds.names import (
     ANNOTATION_CLUSTERS,
+    ANNOTATION_REPORTED,
+    ANNOTATION_SET_BACK,
     ANNOTATION_SWEEP,
     ANNOTATION_UNJOIN,
+    ANNOTATION_WENT_BACK,
     GIVEN_UP,
     LABEL_GROUP,
     SYSTEM_NAMESPACE,
@@ -26,12 +30,15 @@ from machinery.api.resources import (
     WORKLOAD_GROUPS,
     WORKLOADS,
 )
+from machinery.api.verbs import ServerHistory
 from machinery.clock import timestamp
 from machinery.types import conditions
 from machinery.types.shards import owner
 from propagator.groups.starting import Contacts, Starting
+from propagator.shards.election import SetBack, ShardElection, set_back_on
 from propagator.shards.membership import OneShard
 from stowage.setup.rename import Rename, rename
+from tests.fakeclock import FakeClock
 from tests.propagator.contexts import Context
 from tests.propagator.fleet import ALL, MEMBERS, Fleet
 from tests.propagator.memory import SPACE, STEP
@@ -574,7 +581,65 @@ async def test_nothing_counts_that_a_shard_has_told_before_the_hub_was_set_back(
             await world.until(lambda: {*starts(world, "db")} == {here})
             await world.until(lambda: runs(world, "web", **{there: 2}))
         first, second = (world.lease(shard)["metadata"]["annotations"] for shard in (0, 1))
-        assert first["stowage.dev/set-back"] == second["stowage.dev/set-back"]
+        assert SetBack.on(first) == SetBack.on(second)
+        assert SetBack.on(first).version is not None
+
+
+@pytest.mark.proves("SC14", "PK33")
+async def test_all_shards_tell_of_a_set_back_by_the_version_of_the_first_who_noted_it() -> None:
+    clock, history = FakeClock(), ServerHistory()
+    lease: Any = SimpleNamespace(annotations={}, version=None)
+    shared: Any = {"number": SimpleNamespace(), "history": history, "clock": clock}
+    ours = ShardElection(lambda *_: lease, **shared)
+    before = SetBack("2025-01-01T00:00:00Z", 70)
+    assert ours.set_back([]) == SetBack()
+    assert ours.set_back([before]) == before
+    history.end(history.number)
+    assert ours.set_back([before]).version is None, "its Lease was not read since"
+    lease.version = 210
+    found = ours.set_back([before])
+    assert found.version == 210
+    assert found.time > before.time
+    lease.version = 300
+    assert ours.set_back([before]) == found, "it was renewed since"
+    await clock.advance(60)
+    theirs = SetBack(timestamp(clock.now()), 205)
+    assert ours.set_back([before, theirs]) == theirs
+    earlier = SetBack("2025-06-01T00:00:00Z", 205)
+    assert ours.set_back([before, earlier]) == SetBack(found.time, 205)
+    begins = ShardElection(lambda *_: lease, **shared)
+    assert begins.set_back([before, found, theirs]) == theirs, "it has seen none itself"
+    told = {ANNOTATION_SET_BACK: found.time, ANNOTATION_WENT_BACK: "210", ANNOTATION_REPORTED: "1"}
+    assert not set_back_on(told, found)
+    assert not set_back_on(told, earlier)
+    assert set_back_on(told, found._replace(version=205)) == {
+        ANNOTATION_SET_BACK: found.time,
+        ANNOTATION_WENT_BACK: "205",
+    }
+    assert set_back_on(told, theirs)[ANNOTATION_REPORTED] is None
+
+
+@pytest.mark.proves("PK33")
+async def test_leases_on_members_tell_of_a_set_back_by_the_version_that_all_shards_tell(
+    steady: None,
+) -> None:
+    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
+    world = Fleet(here, there)
+    world.shards(2)
+
+    def told(shard: int, member: str) -> int | None:
+        manager = world.processes[world.holder(shard)].manager
+        session = manager.registry.get(member) if manager is not None else None
+        return session.went_back_to if session is not None else None
+
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(2) and world.reported(2))
+        snapshot = world.hub.snapshot()
+        await world.calm(40)  # each Lease on a member is renewed since
+        world.hub.set_back(snapshot)
+        await world.until(lambda: told(0, here) and told(1, there))
+        found = SetBack.on(world.lease(0)["metadata"]["annotations"]).version
+        assert told(0, here) == told(1, there) == found
 
 
 @pytest.mark.proves("SC15")

@@ -46,11 +46,12 @@ def hub() -> MemoryHub:
     return MemoryHub(clock=FakeClock(), admission=False)
 
 
-def restored(hub: MemoryHub) -> RestoredHub:
+def restored(hub: MemoryHub, *, went_back_to: int | None = None) -> RestoredHub:
     async def uid() -> str:
         return "own-uid"
 
-    return RestoredHub(hub, uid=uid, namespace=SYSTEM_NAMESPACE, clock=hub.clock)
+    told: Any = {"clock": hub.clock, "went_back_to": lambda: went_back_to}
+    return RestoredHub(hub, uid=uid, namespace=SYSTEM_NAMESPACE, **told)
 
 
 def noted(hub: MemoryHub, **data: str) -> None:
@@ -114,7 +115,7 @@ async def test_a_set_back_counts_for_the_workload_s_own_objects_until_an_edit_th
     assert not edited.younger(mine, "u1")
     note = edited.note([], "u1")
     assert RestoredMark.of({ANNOTATION_RESTORED: note}).state == "accepted"
-    one.begin("300")
+    one.begin()
     again = await one.of(workload(note, generation=5), 200)
     assert not again.younger(mine, "u1"), "the next process knows it by the mark"
     assert again.since
@@ -156,15 +157,21 @@ def test_what_is_younger_is_removed_for_the_end_of_its_workload_alone() -> None:
 
 
 @pytest.mark.proves("PK33")
-async def test_a_process_that_sees_the_hub_go_back_needs_no_member_to_tell_it(
+async def test_what_the_leases_of_shards_tell_of_a_set_back_needs_no_member_to_tell_it(
     hub: MemoryHub,
 ) -> None:
-    """Its sessions go on, and write before they look at the Leases on members."""
-    one = restored(hub)
-    one.begin("500")
-    assert await one.of(workload(), None) is NOTHING
-    hub.history.end(hub.history.number)
-    one.begin("200")
+    """Sessions go on, and write before they look at the Leases on members."""
+    one = restored(hub, went_back_to=200)
     mine = lying(201, hub="own-uid", owner="u1")
     assert (await one.of(workload(), None)).younger(mine, "u1")
     assert (await one.of(workload(), 200)).since.count(",") == 0, "the Lease there says the same"
+
+
+@pytest.mark.proves("PK33")
+async def test_a_later_set_back_is_noted_where_an_earlier_one_was(hub: MemoryHub) -> None:
+    one = restored(hub, went_back_to=200)
+    mine = lying(400, hub="own-uid", owner="u1", **{ANNOTATION_SINCE: "own-200"})
+    told = await one.of(workload("own-200/accepted"), None)
+    assert not told.note([mine], "u1")
+    told = await one.of(workload("own-200/accepted"), 300)
+    assert told.note([mine], "u1") == "own-300/1"
