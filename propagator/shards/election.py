@@ -37,8 +37,12 @@ class SetBack(NamedTuple):
     @staticmethod
     def on(annotations: Mapping[str, str]) -> SetBack:
         """Return the one that a Lease with these annotations tells of."""
-        version = numbered(annotations.get(ANNOTATION_WENT_BACK, ""))
-        return SetBack(annotations.get(ANNOTATION_SET_BACK, ""), version)
+        if not (time := annotations.get(ANNOTATION_SET_BACK, "")):
+            return NEVER  # as mostly, and this is asked for each member
+        return SetBack(time, numbered(annotations.get(ANNOTATION_WENT_BACK, "")))
+
+
+NEVER = SetBack()
 
 
 class ShardElection:
@@ -61,7 +65,7 @@ class ShardElection:
         self._number = number
         self._history = history
         self._known = history.number
-        self._seen = SetBack()  # by this process
+        self._seen = NEVER  # by this process
         self._told = ""  # the time of the last one, as any Lease tells
         self._former = ""  # the same, when this process saw one
         self._clock = clock
@@ -84,10 +88,12 @@ class ShardElection:
     def set_back(self, told: Iterable[SetBack]) -> SetBack:
         """Return the last one that this process has seen, or that Leases have `told`."""
         self._look_back()
-        first = SetBack.on(self._of(0).annotations)
-        found = [each for each in (first, *told) if each.time > self._former or not self._seen.time]
+        told = [each for each in (SetBack.on(self._of(0).annotations), *told) if each.time]
+        if not (told or self._seen.time):
+            return NEVER
+        found = [each for each in told if each.time > self._former or not self._seen.time]
         found += [self._seen] if self._seen.time else []
-        time = max((each.time for each in found), default="")
+        time = max(each.time for each in found)
         # Of the one that this process has seen each may have found another version.
         same = found if self._seen.time else [each for each in found if each.time == time]
         version = min((e.version for e in same if e.version is not None), default=None)
