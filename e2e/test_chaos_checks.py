@@ -30,12 +30,14 @@ from e2e.chaos.rollouts.users import workload as authored
 from e2e.chaos.stage import MEMBERS
 from e2e.chaos.watchman import Watchman
 from e2e.chaos.writers import Write, interleaved
+from machinery.api.resources import WORKLOADS
 from machinery.api.verbs import ServerHistory
 from machinery.errors import NotFound
 from machinery.types.memory_budget import BudgetShare
 from machinery.types.metadata import Meta
 from propagator.status.cluster_share import UNPLACED
-from tests.fakeclock import settle
+from tests.fakeclock import FakeClock, settle
+from tests.memoryhub import MemoryHub
 
 KEY = ("chaos-a", "w1")
 INSTANCES = ("controller-a", "propagator-a", "propagator-b")
@@ -741,3 +743,16 @@ def test_a_process_that_writes_after_its_successor_is_found(
     made: list[tuple[str, str, float]], changes: list[float], broken: int
 ) -> None:
     assert len(list(interleaved(_written(*made), changes))) == broken
+
+
+async def test_writes_that_undo_each_other_are_told_step_by_step() -> None:
+    hub = MemoryHub(clock=FakeClock(), admission=False)
+    hub.put(WORKLOADS, workload({"member-1": 1}))
+    told: dict[str, Any] = {"namespace": KEY[0], "status": True}
+    async with promises.steps(hub) as seen:
+        for message in ("on its way", None):
+            hub.edit(WORKLOADS, KEY[1], {"status": {"message": message}}, **told)
+            await settle()
+    there, back = seen["hub", "Workload", *KEY]
+    assert ".status.message: None → on its way" in there
+    assert ".status.message: on its way → None" in back

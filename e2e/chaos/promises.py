@@ -11,8 +11,8 @@ import asyncio
 import json
 import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from typing import Any
 
@@ -23,8 +23,10 @@ from e2e.chaos.judgement import disagreements, over_quota, placed
 from e2e.chaos.stage import MEMBERS, ChaosStage, not_ready
 from e2e.chaos.wishes import NAMESPACES, QUOTA, ZONES, Wish
 from e2e.harness import Failed
-from machinery.api.resources import MEMBER_CLUSTERS
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.api.verbs import Verbs
 from machinery.errors import TransportError
+from machinery.runtime.informer import Informer
 from machinery.types import quantities
 from machinery.types.metadata import Key
 from propagator.status.cluster_share import UNPLACED
@@ -87,12 +89,13 @@ async def restarted(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
 async def _moved_by_a_restart(stage: ChaosStage, churn: Churn, *, seconds: float) -> str:
     """Return what a restart of both processes wrote, empty for nothing. Raises Broken."""
     before, told = await _but_the_probe(stage), await _reasons(stage)
-    for instance in stage.instances:
-        await asyncio.to_thread(stage.processes[instance].end, signal.SIGTERM)
-        stage.run(instance)
-    await churn.want(PROBE, wishes.PROBE)
-    await until_held(lambda: whole(stage, churn), seconds)
-    after = await _but_the_probe(stage)
+    async with steps(stage.hub) as between:
+        for instance in stage.instances:
+            await asyncio.to_thread(stage.processes[instance].end, signal.SIGTERM)
+            stage.run(instance)
+        await churn.want(PROBE, wishes.PROBE)
+        await until_held(lambda: whole(stage, churn), seconds)
+        after = await _but_the_probe(stage)
 
     async def for_the_same_reasons() -> None:  # waits: a member may have been away for a moment
         if (reasons := await _reasons(stage)) != told:
@@ -101,12 +104,36 @@ async def _moved_by_a_restart(stage: ChaosStage, churn: Churn, *, seconds: float
     await until_held(for_the_same_reasons, _NOISE)
     moved = {k: fields for k, fields in _differing(before, after).items() if k not in told}
     if moved:
-        return f"wrote {moved}"
+        return f"wrote {moved}, in steps {[between[key] for key in moved if key in between]}"
     there = sum([len(await _managed(stage, member)) for member in MEMBERS])
     written = await stage.member_writes()  # counts writes that change nothing as well
     if written > _WRITES_AT_START + there / 10:
         return f"made {written:.0f} writes on members, which hold {there} objects"
     return ""
+
+
+@asynccontextmanager
+async def steps(hub: Verbs) -> AsyncIterator[Mapping[Any, list[list[str]]]]:
+    """Yield the fields that each write since has changed of each Workload, by keys of `_written`.
+
+    What undoes each other is seen by nothing else.
+    """
+    seen: dict[Any, list[list[str]]] = {}
+    workloads: Informer[judgement.Whole] = Informer(hub, WORKLOADS, judgement.Whole)
+
+    def changed(old: judgement.Whole | None, new: judgement.Whole | None) -> None:
+        if old is not None and new is not None:
+            fields = islice(_fields(old.body(), new.body()), _MOST_FIELDS)
+            seen.setdefault(("hub", "Workload", *new.metadata.key), []).append(list(fields))
+
+    workloads.add_handler(changed)
+    looking = asyncio.create_task(workloads.run())
+    try:
+        await workloads.wait_synced()
+        yield seen
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
 
 
 async def _but_the_probe(stage: ChaosStage) -> dict[Any, Any]:
