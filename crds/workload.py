@@ -430,7 +430,7 @@ class IgnoredFields(Model):
     rules = (
         Rule(
             field="paths",
-            text="the selector, and labels and annotations of stowage.dev, are Stowage's to set",
+            text="spec.selector, and labels and annotations of stowage.dev, are Stowage's to set",
             cel="self.paths.all(p, p != 'spec.selector' && !p.startsWith('spec.selector.')"
             " && !p.contains('stowage.dev/'))",
             holds=lambda i: (
@@ -540,7 +540,8 @@ class WorkloadSpec(PlacementRules):
         ),
         Rule(
             field="ignoreFields",
-            text="the number of units is Stowage's to set: it is no field of a member",
+            text="the number of replicas is Stowage's to set: spec.replicas, spec.parallelism of a"
+            " Job, or what spec.replicasPath names is no field of a member",
             cel="!has(self.ignoreFields) || self.ignoreFields.all(i, has(i.target)"
             f" || i.paths.all(p, !{cel_touches(_CEL_POINTER, _CEL_UNITS)}))",
             holds=lambda s: not _ignores_units(s),

@@ -288,8 +288,8 @@ async def test_an_apply_that_fails_for_a_version_that_is_gone_is_mended_and_told
 @pytest.mark.proves("KD58")
 async def test_what_is_ours_is_ignored_nowhere(stage: Stage):
     for path, words in (
-        ("spec.replicas", "number of units is Stowage's"),
-        ("spec.selector.matchLabels", "the selector"),
+        ("spec.replicas", "Stowage's to set: spec.replicas"),
+        ("spec.selector.matchLabels", "spec.selector, and labels"),
         ("metadata.name", "spec.ignoreFields[0].paths[0]"),
         ('metadata.annotations["stowage.dev/hub"]', "labels and annotations of stowage.dev"),
         ("status.phase", "spec.ignoreFields[0].paths[0]"),
