@@ -105,6 +105,16 @@ class TestWorkloadAffinity:
         decision = decided(asked, *self.CLUSTERS, bound=there)
         assert score(decision, "WorkloadAffinity") == {"a": 100, "b": 0, "c": 50}
 
+    def test_the_best_and_the_worst_are_those_of_clusters_that_will_do(self) -> None:
+        rules = [weighted(10, beside("back")), weighted(30, beside("cache"))]
+        asked = info("front", workloadAffinity={PREFERRED: rules})
+        there = index((info("back"), {"b": 1, "down": 1}), (info("cache"), {"down": 1}))
+        able, down = (cluster("a"), cluster("b")), cluster("down", ready=False)
+        found = score(decided(asked, *able, down, bound=there), "WorkloadAffinity")
+        assert (found["a"], found["b"]) == (0, 100)
+        tied = score(decided(asked, able[0], down, bound=there), "WorkloadAffinity")
+        assert tied["a"] == 0
+
 
 def test_soft_taints_that_are_not_tolerated_lower_the_score() -> None:
     soft = {"key": "old", "effect": "PreferNoSchedule"}
@@ -113,6 +123,10 @@ def test_soft_taints_that_are_not_tolerated_lower_the_score() -> None:
     assert score(decided(info(), *clusters), "TaintToleration") == {"a": 0, "b": 50, "c": 100}
     borne = info(tolerations=[{"key": "old", "operator": "Exists"}])
     assert score(decided(borne, *clusters), "TaintToleration") == {"a": 0, "b": 100, "c": 100}
+    down = cluster("down", taints=[soft, worse], ready=False)
+    found = score(decided(info(), *clusters[1:], down), "TaintToleration")
+    assert (found["b"], found["c"]) == (0, 100), "one that will not do is not the worst"
+    assert score(decided(info(), clusters[2], down), "TaintToleration")["c"] == 100
 
 
 @pytest.mark.proves("C33")

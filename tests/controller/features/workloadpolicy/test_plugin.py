@@ -22,6 +22,7 @@ from controller.planner.reasons import RuleKind
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason
+from machinery.types.metadata import Key
 from tests.controller.make import NOW, ZONE, builder, cluster, counting, policy_spec, workload
 
 LABEL = "stowage.dev/workload-policy"
@@ -316,6 +317,23 @@ def test_counting_costs_a_table_whatever_lies_behind_it(monkeypatch):
     assert decision.scheduled
     assert len(looked) <= 2
     assert sum(index.ledger(Tally).replicas_of(("shop", "demo")).values()) == 2000
+
+
+def test_a_workload_that_takes_less_or_leaves_the_policy_eases_it():
+    told = list[tuple[set[Key], set[Key]]]()
+    tally = Tally(lambda *changed: told.append(changed))
+    tally.put_policy(compile_policy(policy(stored(host=3))))
+    demo, ours, none = ("shop", "demo"), asked("web", labels={}), set[Key]()
+    for who, placed, eased in (
+        (ours, {"c0": 2}, none),
+        (ours, {"c0": 2, "c1": 1}, none),
+        (ours, {"c0": 1, "c1": 3}, {demo}),
+        (asked("web", labels={}, pods={"app": "else"}), {"c0": 1, "c1": 3}, {demo}),
+        (ours, {"c0": 1}, none),
+    ):
+        told.clear()
+        tally.put(who, placed)
+        assert told == [({demo}, eased)]
 
 
 def test_the_table_follows_every_change():
