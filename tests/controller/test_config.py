@@ -378,6 +378,7 @@ def test_a_name_is_taken_once() -> None:
 
 def test_every_default_is_built_in_and_serves_its_point() -> None:
     known = registry()
+    assert {"filter", "score", "assign"} <= known.defaults.keys()
     for point, plugins in known.defaults.items():
         for name, _ in plugins:
             assert isinstance(known.make(name, {}, DryRunHandle()), PROTOCOLS[point])

@@ -36,7 +36,9 @@ def test_a_membercluster_with_every_field_survives_the_model():
 
 
 def test_the_examples_are_good():
-    for example in examples("Workload"):
+    found = examples("Workload")
+    assert len(found) > 20
+    for example in found:
         assert validation.violations(example) == []
         assert Workload.model_validate(example).manifest() == example
 

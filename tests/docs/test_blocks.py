@@ -51,6 +51,7 @@ def found(*modes: str) -> list[Block]:
 
 def test_hardly_any_block_is_skipped_and_each_says_why() -> None:
     listed = [each for every in known().values() for each in every]
+    assert {each.mode for each in listed} == set().union(*reading.MODES.values())
     skipped = [each for each in listed if each.mode == "skip"]
     assert all(len(each.argument) > 8 for each in skipped)
     assert len(skipped) <= MOST_SKIPPED * len(listed), [each.at(0) for each in skipped]

@@ -45,7 +45,9 @@ def test_a_namespace_is_that_of_objects_and_never_that_of_stowage() -> None:
 @pytest.mark.proves("Q17")
 def test_an_output_is_said_by_the_same_words() -> None:
     plain = ("table", "json", "yaml")
-    for path, each in options("--output").items():
+    found = options("--output")
+    assert {"pods", "tenant list", "status", "explain"} <= found.keys()
+    for path, each in found.items():
         assert isinstance(each.type, click.Choice), path
         objects = each.type.choices == ("table", "wide", "name", "json", "yaml")
         assert objects is (path in ("pods", "tenant list")), path

@@ -301,6 +301,7 @@ PACKED = [
 
 @pytest.mark.proves("D3")
 def test_packing_uses_no_more_clusters_than_the_peer(subtests: pytest.Subtests) -> None:
+    assert PACKED
     for case in PACKED:
         with subtests.test(case.id):
             assert all(len(case.decision.placements) <= len(answer) for answer in case.answers)
