@@ -75,10 +75,16 @@ class Restored(NamedTuple):
     since: str = ""
     """The restores that what is written there now comes after."""
     mark: str = ""
-    """What its annotation would say, where only a member's Lease tells of the restore."""
+    """What its annotation would say, where only Leases tell of the restore."""
+    over: tuple[Backup, ...] = ()
+    """The backups since which it was edited or accepted."""
 
     def younger(self, found: ManagedObject, uid: str) -> bool:
         return any(backup.younger(found, uid) for backup in self.as_of)
+
+    def former(self, found: ManagedObject, uid: str) -> bool:
+        """Whether an edit since has decided on it: its version is of a history that has ended."""
+        return any(backup.younger(found, uid) for backup in self.over)
 
     def note(self, found: Iterable[ManagedObject], uid: str) -> str:
         """Return what its annotation has to say before these on a member are written, or "".
@@ -169,7 +175,8 @@ class RestoredHub:
             raise HubFault("it could not be asked whether it was restored", fault) from fault
         names = ",".join(each.name for each in backups)
         as_of = tuple(each for each in backups if self._as_of(workload, mark, each))
-        return Restored(as_of, names, self._mark(workload, mark, backups))
+        over = tuple(each for each in backups if each not in as_of)
+        return Restored(as_of, names, self._mark(workload, mark, backups), over)
 
     async def _restored(self, name: str) -> Iterable[Backup]:
         if not name or name in self._over:

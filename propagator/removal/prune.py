@@ -27,6 +27,7 @@ from propagator.members.inventory import owned
 from propagator.members.kinds import resource_of
 from propagator.members.objects import ManagedObject, managed, owners
 from propagator.members.pods import main_of
+from propagator.members.restored import NOTHING, Restored
 from propagator.members.session import MemberSession
 from propagator.members.watches import Found
 from propagator.removal.remover import Remover, newest
@@ -102,7 +103,7 @@ class Pruner:
         `told` are those of `rule.granted`. `also` are objects that no informer shows. Raises
         TransportError.
         """
-        stays, younger = False, await self._younger(session, self._known(uid))
+        stays, restored = False, await self._told_of(session, self._known(uid))
         kept = await _places(session, keep)
         there = [
             (ObjectPlace.at(session.name, resource, found.metadata.key), found)
@@ -123,7 +124,8 @@ class Pruner:
                 orphan=orphan,
                 left=left,
                 told=told,
-                younger=younger,
+                younger=partial(restored.younger, uid=uid),
+                former=partial(restored.former, uid=uid),
             )
             if not isinstance(rule(found), Stays):
                 if unheld is None:
@@ -181,7 +183,7 @@ class Pruner:
         Refused, TransportError.
         """
         resource, found = which
-        younger = await self._younger(session, workload)
+        restored = await self._told_of(session, workload)
         place = ObjectPlace.at(session.name, resource, found.metadata.key)
         async with self._records.lock(place):
             live = newest(session, place, found)
@@ -192,7 +194,8 @@ class Pruner:
                 ended=False,
                 decided=decided,
                 registered=self._registered,
-                younger=younger,
+                younger=partial(restored.younger, uid=workload.uid),
+                former=partial(restored.former, uid=workload.uid),
             )
             if live.replicas is None or live.replicas <= replicas:
                 return ""
@@ -228,14 +231,11 @@ class Pruner:
                 found.append(live)
         return found if names else None
 
-    async def _younger(
-        self, session: MemberSession, workload: Workload | None
-    ) -> Callable[[ManagedObject], bool]:
+    async def _told_of(self, session: MemberSession, workload: Workload | None) -> Restored:
         """Raises HubFault."""
         if workload is None:
-            return lambda _: False
-        restored = await self._restored.of(workload, session.went_back_to)
-        return partial(restored.younger, uid=workload.uid)
+            return NOTHING
+        return await self._restored.of(workload, session.went_back_to)
 
     def _remember(self, uid: str, member: str, left: frozenset[ObjectPlace]) -> None:
         before = self._left.get(uid, member) or frozenset()

@@ -71,6 +71,7 @@ def granted(
     left: bool = False,
     told: WorkTold = NOTHING_TO_TELL,
     younger: Callable[[ManagedObject], bool] = lambda _: False,
+    former: Callable[[ManagedObject], bool] = lambda _: False,
 ) -> Grant | Stays:
     """Return what a session with that mark may do to an object of the Workload `owner`, a UID.
 
@@ -79,7 +80,8 @@ def granted(
     hub has a MemberCluster of a UID. `orphan`: whether an ended Workload leaves its objects on the
     members; None: the hub does not know it any more, and the object tells. `left`: its share has
     left this member for others, so what is here would run twice. `told` is what the hub knows of
-    its work. `younger` says whether the hub was restored from a backup that is older.
+    its work. `younger` says whether the hub was restored from a backup that is older, and `former`
+    whether the Workload was edited since such a restore.
     """
     if not mark.registration:
         return Stays.ANOTHERS  # the session does not know its MemberCluster's UID yet
@@ -96,7 +98,7 @@ def granted(
         return Stays.ANOTHERS
     if keep != NEVER:
         return Stays.KEPT
-    if hub_version_of(found) > decided or younger(found):
+    if younger(found) or (hub_version_of(found) > decided and not former(found)):
         return Stays.YOUNGER
     if not told.covers(found.judged):
         return Stays.UNTOLD

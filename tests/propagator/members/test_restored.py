@@ -168,6 +168,30 @@ async def test_what_the_leases_of_shards_tell_of_a_set_back_needs_no_member_to_t
 
 
 @pytest.mark.proves("PK33")
+@pytest.mark.parametrize(
+    ("mark", "generation", "goes"),
+    [("own-200/1", 1, False), ("own-200/1", 2, True), ("own-200/accepted", 1, True)],
+    ids=["as it was then", "edited", "accepted"],
+)
+async def test_an_edit_decides_also_for_a_process_that_has_not_seen_it(
+    hub: MemoryHub, mark: str, generation: int, *, goes: bool
+) -> None:
+    told = await restored(hub, went_back_to=200).of(workload(mark, generation), None)
+    rule: dict[str, Any] = {
+        "mark": Mark("r", "c"),
+        "ended": False,
+        "decided": 300,
+        "registered": lambda _: False,
+        "younger": lambda found: told.younger(found, "u1"),
+        "former": lambda found: told.former(found, "u1"),
+    }
+    mine: dict[str, Any] = {"hub": "own-uid", "owner": "u1"}
+    assert isinstance(granted(lying(400, **mine), "u1", **rule), Grant) is goes
+    since = lying(400, **mine, **{ANNOTATION_SINCE: "own-200"})
+    assert granted(since, "u1", **rule) is Stays.YOUNGER, "it is younger in the same history"
+
+
+@pytest.mark.proves("PK33")
 async def test_a_later_set_back_is_noted_where_an_earlier_one_was(hub: MemoryHub) -> None:
     one = restored(hub, went_back_to=200)
     mine = lying(400, hub="own-uid", owner="u1", **{ANNOTATION_SINCE: "own-200"})
