@@ -7,7 +7,7 @@ them in one requirement. Where the input has the clusters themselves, `Fleet` sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,9 +152,13 @@ class Fleet:
     def matches(self, clusters: Clusters, name: str) -> bool | None:
         return clusters.matches(name, self.labels.get(name))
 
-    def missing(self, names: Iterable[str]) -> list[str]:
-        """Return the names that no cluster of the input has."""
-        return [name for name in dict.fromkeys(names) if name not in self.labels]
+    def unknown(self, terms: Iterable[Clusters]) -> str:
+        """Return what to say of the names that no cluster of the input has; empty for none."""
+        named = (name for each in terms for name in (*(each.names or ()), *each.excluded))
+        missing = [name for name in dict.fromkeys(named) if name not in self.labels]
+        listed = ", ".join(missing[:5]) + (" and others" if len(missing) > 5 else "")
+        said = f"no cluster of the input is {listed}: the hub needs MemberClusters of that name"
+        return said if missing else ""
 
 
 def stub(name: str, labels: Json, taints: Sequence[Json], *, provider: str = "") -> dict[str, Any]:
@@ -186,9 +190,3 @@ def facts(body: Json) -> dict[str, str]:
     if provider := body["spec"].get("provider"):
         labels[LABEL_PROVIDER] = provider
     return labels
-
-
-def named_in(terms: Iterable[Clusters]) -> Iterator[str]:
-    for each in terms:
-        yield from each.names or ()
-        yield from each.excluded

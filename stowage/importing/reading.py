@@ -48,6 +48,18 @@ class Source:
         return self.document.name
 
     @property
+    def spec(self) -> dict[str, Any]:
+        return self._mapping("spec")
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        return self._mapping("metadata", "labels")
+
+    def _mapping(self, *path: str) -> dict[str, Any]:
+        found = dig(self.document.body, *path)
+        return found if isinstance(found, dict) else {}
+
+    @property
     def cluster_scoped(self) -> bool:
         """Whether its kind has no namespace, as far as that is known."""
         return _cluster_scoped(self.group, self.kind)

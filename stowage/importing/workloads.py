@@ -13,6 +13,7 @@ from typing import Any
 
 from crds.names import API_VERSION, BINDING_LABELS, DEFAULT_SCHEDULER
 from stowage.hub import SERVER_METADATA
+from stowage.importing.clusters import Fleet, facts
 from stowage.importing.fates import Table, lost, whole
 from stowage.importing.fields import DocumentPart, Notes, keep, walk
 from stowage.importing.pieces import Placed
@@ -270,8 +271,10 @@ class Conversion:
     placed: list[Placed] = field(default_factory=list)
     """The Workloads that rules place, which are among `others` too."""
 
-    def register(self, source: Source, body: dict[str, Any]) -> None:
-        """Add the MemberCluster that a cluster of another system becomes."""
+    def register(self, source: Source, body: dict[str, Any], fleet: Fleet | None = None) -> None:
+        """Add the MemberCluster that a cluster of another system becomes, also to `fleet`."""
+        if fleet is not None:
+            fleet.labels[source.name] = facts(body)
         text = "is a registration without a credential: `stowage join` registers the member"
         self.notes.note(source.document, "metadata.name", text, becomes="metadata.name")
         self.add(source, body)

@@ -63,8 +63,7 @@ def convert(into: Conversion) -> None:
 
 
 def _is_cluster(source: Source) -> bool:
-    labels = dig(source.document.body, "metadata", "labels")
-    return isinstance(labels, dict) and labels.get(LABEL) == "cluster"
+    return source.labels.get(LABEL) == "cluster"
 
 
 def _cluster(into: Conversion, source: Source) -> None:
@@ -77,7 +76,7 @@ def _cluster(into: Conversion, source: Source) -> None:
         into.notes.note(source.document, "data.name", text, becomes="metadata.name")
     labels = {
         key: value
-        for key, value in dig(body, "metadata", "labels").items()
+        for key, value in source.labels.items()
         if not key.startswith("argocd.argoproj.io/")
     }
     into.register(source, stub(name, labels, ()))

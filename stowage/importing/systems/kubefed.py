@@ -19,8 +19,6 @@ from stowage.importing.clusters import (
     affinity,
     by_labels,
     by_names,
-    facts,
-    named_in,
     stub,
 )
 from stowage.importing.differing import Body, Change, operated
@@ -130,20 +128,14 @@ def convert(into: Conversion) -> None:
     """Make MemberClusters and Workloads of KubeFed's objects."""
     fleet = Fleet()
     for source in into.bundle.of(CORE, "KubeFedCluster"):
-        labels = dig(source.document.body, "metadata", "labels") or {}
-        body = stub(source.name, labels, ())
-        fleet.labels[source.name] = facts(body)
-        into.register(source, body)
+        body = stub(source.name, source.labels, ())
+        into.register(source, body, fleet)
     reader = _Reader(into, fleet)
     placer = Placer(into, fleet, lambda key: "kubefed.io/" in key)
     for group in reader.groups():
         placer.place(group)
     reader.unused()
     placer.done()
-
-
-def _spec(source: Source) -> dict[str, Any]:
-    return dig(source.document.body, "spec") or {}
 
 
 @dataclass(slots=True)
@@ -162,13 +154,13 @@ class _Reader:
         self._used: set[int] = set()
         self._kinds = dict(self._configured())
         self._preferences = {
-            (each.namespace, str(_spec(each).get("targetKind")), each.name): each
+            (each.namespace, str(each.spec.get("targetKind")), each.name): each
             for each in into.bundle.of(SCHEDULING, "ReplicaSchedulingPreference")
         }
 
     def _configured(self) -> Iterator[tuple[str, tuple[str, str]]]:
         for each in self._into.bundle.of(CORE, "FederatedTypeConfig"):
-            target, kind = _spec(each).get("targetType"), dig(_spec(each), "federatedType", "kind")
+            target, kind = each.spec.get("targetType"), dig(each.spec, "federatedType", "kind")
             group, version = dig(target, "group") or "", dig(target, "version") or ""
             api_version = f"{group}/{version}" if group else str(version)
             yield str(kind), (api_version, str(dig(target, "kind")))
@@ -204,7 +196,7 @@ class _Reader:
             text = f"which kind it holds is said by a FederatedTypeConfig of {source.kind}: add it"
             self._into.notes.lost(source.document, "", text)
             return None
-        template = dict(_spec(source).get("template") or {})
+        template = dict(source.spec.get("template") or {})
         metadata = dict(template.pop("metadata", None) or {})
         metadata["name"] = source.namespace if plain == "Namespace" and not metadata.get("name") \
             and source.namespace == source.name else source.name  # fmt: skip
@@ -216,21 +208,16 @@ class _Reader:
             (source.namespace, source.kind, source.name)))  # fmt: skip
 
     def _terms(self, source: Source) -> tuple[Clusters, ...]:
-        own = _placed(_spec(source).get("placement") or {})
-        if missing := self._fleet.missing(named_in([own])):
-            text = f"no cluster of the input is {', '.join(missing[:5])}: the hub needs"
-            self._into.notes.note(
-                source.document,
-                "spec.placement.clusters",
-                f"{text} MemberClusters of that name",
-                becomes="clusterAffinity",
-            )
+        own = _placed(source.spec.get("placement") or {})
+        if text := self._fleet.unknown([own]):
+            where = (source.document, "spec.placement.clusters")
+            self._into.notes.note(*where, text, becomes="clusterAffinity")
         space = self._into.bundle.find(
             TYPES, "FederatedNamespace", source.namespace, source.namespace
         )
         if space is None or space is source:
             return (own,)
-        both = own.both(_placed(_spec(space).get("placement") or {}))
+        both = own.both(_placed(space.spec.get("placement") or {}))
         return (NOWHERE if both is None else both,)
 
     def _rules(self, found: _Federated) -> dict[str, Any]:
@@ -240,7 +227,7 @@ class _Reader:
         return self._divided(found, found.preference)
 
     def _divided(self, found: _Federated, source: Source) -> dict[str, Any]:
-        spec = _spec(source)
+        spec = source.spec
         made: dict[str, Any] = {
             "distribution": "Divided",
             "replicas": spec.get("totalReplicas") or 0,
@@ -276,7 +263,7 @@ class _Reader:
     def _changes(self, by_piece: Mapping[int, _Federated], piece: Piece) -> Sequence[Change]:
         found = by_piece[id(piece)]
         made = []
-        for n, each in enumerate(_spec(found.source).get("overrides") or ()):
+        for n, each in enumerate(found.source.spec.get("overrides") or ()):
             name = str(each.get("clusterName"))
             listed = [_operation(o) for o in each.get("clusterOverrides") or ()]
             if found.preference is not None:
@@ -290,7 +277,7 @@ class _Reader:
     def unused(self) -> None:
         for each in self._preferences.values():
             if id(each) not in self._used:
-                what = f"{_spec(each).get('targetKind')} {each.name}"
+                what = f"{each.spec.get('targetKind')} {each.name}"
                 text = f"no {what} is in the input: add it"
                 self._into.notes.lost(each.document, "spec.targetKind", text)
 

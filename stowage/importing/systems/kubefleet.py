@@ -22,8 +22,6 @@ from stowage.importing.clusters import (
     affinity,
     by_labels,
     by_names,
-    facts,
-    named_in,
     stub,
 )
 from stowage.importing.differing import CLUSTER_NAME, Body, Change, Misfit, label_of, operated
@@ -168,7 +166,8 @@ def convert(into: Conversion) -> None:
     """Make MemberClusters and Workloads of KubeFleet's objects."""
     fleet = Fleet()
     for source in into.bundle.of(CLUSTER, "MemberCluster"):
-        _cluster(into, source, fleet)
+        body = stub(source.name, source.labels, source.spec.get("taints") or ())
+        into.register(source, body, fleet)
     placer = Placer(into, fleet, _mark)
     overrides = _Overrides(into)
     rules = _Rules(into, fleet)
@@ -195,17 +194,6 @@ def _mark(key: str) -> bool:
     return key.partition("/")[0].endswith("kubernetes-fleet.io")
 
 
-def _spec(source: Source) -> dict[str, Any]:
-    return dig(source.document.body, "spec") or {}
-
-
-def _cluster(into: Conversion, source: Source, fleet: Fleet) -> None:
-    labels = dig(source.document.body, "metadata", "labels") or {}
-    body = stub(source.name, labels, _spec(source).get("taints") or ())
-    fleet.labels[source.name] = facts(body)
-    into.register(source, body)
-
-
 # --- what is selected -----------------------------------------------------------------------------
 
 
@@ -225,7 +213,7 @@ class _Selected:
 
     def of(self, placement: Source) -> list[Piece]:
         found: dict[int, list[Piece]] = {}
-        for n, each in enumerate(_spec(placement).get("resourceSelectors") or ()):
+        for n, each in enumerate(placement.spec.get("resourceSelectors") or ()):
             chosen = list(self._chosen(placement, each))
             if not chosen:
                 what = " ".join(filter(None, (each.get("kind"), each.get("name"))))
@@ -279,19 +267,16 @@ class _Selected:
 
 
 def _selects(selector: Json, source: Source) -> bool:
-    body = source.document.body
-    version = str(body.get("apiVersion")).rpartition("/")[2]
+    version = str(source.document.body.get("apiVersion")).rpartition("/")[2]
     asked = (selector.get("group") or "", selector.get("version") or version, selector.get("kind"))
     if asked != (source.group, version, source.kind):
         return False
     if name := selector.get("name"):
         return bool(name == source.name)
-    labels = dig(body, "metadata", "labels")
     try:
-        wanted = parse_label_selector(selector.get("labelSelector") or {})
+        return parse_label_selector(selector.get("labelSelector") or {}).matches(source.labels)
     except ValueError:
         return False
-    return wanted.matches(labels if isinstance(labels, dict) else {})
 
 
 # --- rules ----------------------------------------------------------------------------------------
@@ -305,7 +290,7 @@ class _Rules(Rules):
             self.into.unused(of_kind, self.used, "no placement of the input goes by it")
 
     def terms(self, source: Source) -> list[Clusters]:
-        policy = _spec(source).get("policy") or {}
+        policy = source.spec.get("policy") or {}
         if policy.get("placementType") == "PickFixed":
             found = [by_names(policy.get("clusterNames") or ())]
         else:
@@ -317,15 +302,13 @@ class _Rules(Rules):
                 "clusterSelectorTerms",
             )
             found = [by_labels(each.get("labelSelector")) for each in listed or ()]
-        if missing := self.fleet.missing(named_in(found)):
-            text = f"no cluster of the input is {', '.join(missing[:5])}: the hub needs"
-            self.note(source, "spec.policy.clusterNames", f"{text} MemberClusters of that name",
-                      "clusterAffinity")  # fmt: skip
+        if text := self.fleet.unknown(found):
+            self.note(source, "spec.policy.clusterNames", text, "clusterAffinity")
         return found
 
     def of(self, source: Source, terms: Sequence[Clusters]) -> dict[str, Any]:
         """Return the fields of a Workload's spec that a placement comes to."""
-        spec = _spec(source)
+        spec = source.spec
         policy = spec.get("policy") or {}
         made: dict[str, Any] = {"distribution": "Duplicated", **affinity(terms)}
         if preferred := list(self._preferred(source, policy)):
@@ -423,11 +406,11 @@ class _Rules(Rules):
         runs = [
             run
             for run in self.into.bundle.of(GROUP, f"{prefix}StagedUpdateRun")
-            if _spec(run).get("placementName") == source.name and run.namespace == source.namespace
+            if run.spec.get("placementName") == source.name and run.namespace == source.namespace
         ]
         runs.sort(key=lambda run: (str(_made(run)), run.name))
         self.used |= {id(run) for run in runs[-1:]}
-        names = [str(_spec(run).get("stagedRolloutStrategyName")) for run in runs[-1:]]
+        names = [str(run.spec.get("stagedRolloutStrategyName")) for run in runs[-1:]]
         kind = f"{prefix}StagedUpdateStrategy"
         if not names:
             listed = [
@@ -445,7 +428,7 @@ class _Rules(Rules):
         self.used.add(id(strategy))
         say = partial(self.lost, strategy)
         made: list[dict[str, Any]] = []
-        for n, stage in enumerate(_spec(strategy).get("stages") or ()):
+        for n, stage in enumerate(strategy.spec.get("stages") or ()):
             path = f"spec.stages[{n}]"
             soak, approval = 0, False
             for m, task in enumerate(stage.get("afterStageTasks") or ()):
@@ -512,7 +495,7 @@ class _Overrides:
         ]
 
     def _reaches(self, override: Source, placement: Source) -> bool:
-        said = _spec(override).get("placement") or {}
+        said = override.spec.get("placement") or {}
         scope = PLACEMENTS[said.get("scope") == "Namespaced"]
         return not said.get("name") or (said["name"], scope) == (placement.name, placement.kind)
 
@@ -521,7 +504,7 @@ class _Overrides:
         source = piece.source
         cluster_wide = override.kind == "ClusterResourceOverride"
         field = "clusterResourceSelectors" if cluster_wide else "resourceSelectors"
-        for each in _spec(override).get(field) or ():
+        for each in override.spec.get(field) or ():
             key = (each.get("group") or "", each.get("kind"), each.get("name"))
             if cluster_wide and source.namespace:
                 found = key == ("", "Namespace", source.namespace)
@@ -535,7 +518,7 @@ class _Overrides:
         return False
 
     def _changes(self, override: Source, piece: Piece) -> Iterator[Change]:
-        for n, rule in enumerate(dig(_spec(override), "policy", "overrideRules") or ()):
+        for n, rule in enumerate(dig(override.spec, "policy", "overrideRules") or ()):
             path = f"spec.policy.overrideRules[{n}]"
             selector = rule.get("clusterSelector")
             if selector is None:

@@ -17,7 +17,6 @@ from stowage.importing.clusters import (
     Fleet,
     affinity,
     by_labels,
-    facts,
     stub,
 )
 from stowage.importing.durations import seconds
@@ -186,7 +185,7 @@ def convert(into: Conversion) -> None:
     for source in into.bundle.of(WORK, "ManifestWorkReplicaSet"):
         placer.place(rules.of_set(source))
     for source in into.bundle.of(WORK, "ManifestWork"):
-        if _MADE_BY in (dig(source.document.body, "metadata", "labels") or {}):
+        if _MADE_BY in source.labels:
             text = "is made by a ManifestWorkReplicaSet; left out"
             into.notes.note(source.document, "", text, quiet=True)
         else:
@@ -195,27 +194,22 @@ def convert(into: Conversion) -> None:
     placer.done()
 
 
-def _spec(source: Source) -> dict[str, Any]:
-    return dig(source.document.body, "spec") or {}
-
-
 def _cluster(into: Conversion, source: Source, fleet: Fleet) -> None:
-    labels = dict(dig(source.document.body, "metadata", "labels") or {})
+    labels = dict(source.labels)
     claims = dig(source.document.body, "status", "clusterClaims") or ()
     for each in claims if isinstance(claims, list) else ():
         name, value = dig(each, "name"), dig(each, "value")
         if isinstance(value, str) and 0 < len(value) <= 63 and value.replace(".", "").isalnum():
             labels.setdefault(str(name), value)
     taints = []
-    for n, each in enumerate(_spec(source).get("taints") or ()):
+    for n, each in enumerate(source.spec.get("taints") or ()):
         if each.get("key") in _OWN_TAINTS:
             text = "is OCM's own of a cluster that is lost: the propagator sees that itself"
             into.notes.note(source.document, f"spec.taints[{n}]", text)
         else:
             taints.append({**each, "effect": _EFFECTS.get(str(each.get("effect")), "NoSchedule")})
     body = stub(source.name, labels, taints)
-    fleet.labels[source.name] = facts(body)
-    into.register(source, body)
+    into.register(source, body, fleet)
 
 
 class _Rules(Rules):
@@ -238,7 +232,7 @@ class _Rules(Rules):
         return self._placement(source, "spec", rules, terms, source.namespace)
 
     def of_set(self, source: Source) -> Placement:
-        refs = _spec(source).get("placementRefs") or ()
+        refs = source.spec.get("placementRefs") or ()
         terms: list[Clusters] = []
         rules: dict[str, Any] = {"distribution": "Duplicated"}
         for n, ref in enumerate(refs):
@@ -328,7 +322,7 @@ class _Rules(Rules):
     def terms(self, source: Source) -> list[Clusters]:
         """Return the clusters that a Placement may choose: its sets, and any of its predicates."""
         self.used.add(id(source))
-        spec = _spec(source)
+        spec = source.spec
         sets = self._sets(source, spec)
         predicates = [
             _selector(dig(each, "requiredClusterSelector")) for each in spec.get("predicates") or ()
@@ -345,7 +339,7 @@ class _Rules(Rules):
                 if each.namespace == source.namespace
             ]
             self.used |= {id(each) for each in bindings}
-            names = [str(_spec(each).get("clusterSet")) for each in bindings]
+            names = [str(each.spec.get("clusterSet")) for each in bindings]
             if not names:
                 text = "names no cluster set, and no binding of its namespace is in the input: it"
                 self.note(source, "spec", f"{text} may choose any cluster here")
@@ -355,7 +349,7 @@ class _Rules(Rules):
         for name in names:
             found = self.into.bundle.find(CLUSTER, "ManagedClusterSet", "", str(name))
             self.used |= {id(found)} if found else set()
-            selector = dig(_spec(found), "clusterSelector") if found else None
+            selector = dig(found.spec, "clusterSelector") if found else None
             if name == "global" and found is None:
                 return [EVERY]
             if dig(selector, "selectorType") == "LabelSelector":
@@ -367,7 +361,7 @@ class _Rules(Rules):
         return made
 
     def _placing(self, source: Source, terms: Sequence[Clusters]) -> dict[str, Any]:
-        spec = _spec(source)
+        spec = source.spec
         made: dict[str, Any] = {}
         if number := spec.get("numberOfClusters"):
             made["spreadConstraints"] = [{"topologyKey": LABEL_CLUSTER, "maxDomains": number}]
@@ -405,7 +399,7 @@ class _Rules(Rules):
         deadline = self._seconds(source, f"{path}.progressDeadline", said.get("progressDeadline"))
         if kind == "All" and not soak and not deadline:
             return {}
-        strategy = dig(_spec(placement), "decisionStrategy", "groupStrategy")
+        strategy = dig(placement.spec, "decisionStrategy", "groupStrategy")
         listed = dig(strategy, "decisionGroups") or ()
         groups = [
             (str(each.get("groupName") or n), _selector(dig(each, "groupClusterSelector")))

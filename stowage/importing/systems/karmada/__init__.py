@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from crds.names import API_VERSION
-from stowage.importing.clusters import REGION, ZONE, Fleet, facts, stub
+from stowage.importing.clusters import REGION, ZONE, Fleet, stub
 from stowage.importing.differing import Body, Change
 from stowage.importing.pieces import Piece, Placed, piece_of
 from stowage.importing.placing import Placement, Placer
@@ -22,7 +22,6 @@ from stowage.importing.systems.karmada.policies import (
     PolicyReader,
     clusters_of,
     priority,
-    spec_of,
 )
 from stowage.importing.workloads import Conversion, System, ours
 
@@ -106,7 +105,7 @@ def _told(into: Conversion, policy: Source, placement: Placement) -> None:
     """Note selectors that select nothing."""
     if not placement.pieces:
         into.notes.unused(policy.document, "takes no object of the input: nothing is made of it")
-    listed = spec_of(policy).get("resourceSelectors") or ()
+    listed = policy.spec.get("resourceSelectors") or ()
     for n, each in enumerate(listed):
         path = f"spec.resourceSelectors[{n}]"
         name = each.get("name")
@@ -118,7 +117,7 @@ def _told(into: Conversion, policy: Source, placement: Placement) -> None:
 
 def _priorities(into: Conversion, policies: Policies) -> dict[str, int]:
     """Return the values of the PriorityClasses that policies name, and take these."""
-    wanted = {dig(spec_of(p), "schedulePriority", "priorityClassName") for p in policies.all}
+    wanted = {dig(p.spec, "schedulePriority", "priorityClassName") for p in policies.all}
     found: dict[str, int] = {}
     for source in into.bundle.of("scheduling.k8s.io", "PriorityClass"):
         value = source.document.body.get("value")
@@ -139,7 +138,7 @@ def _overflow(
 ) -> None:
     """Make an Adaptive WorkloadSpread of groups that are taken in turn."""
     for policy in policies.all:
-        listed = (spec_of(policy).get("placement") or {}).get("clusterAffinities") or ()
+        listed = (policy.spec.get("placement") or {}).get("clusterAffinities") or ()
         groups = [listed[0], *(listed[0].get("overflowAffinities") or ())] if listed else []
         pieces = chosen.get(id(policy), ())
         if len(groups) < 2:
@@ -209,7 +208,7 @@ class _Overrides:
                 continue
             if not cluster_wide and policy.namespace != piece.namespace:
                 continue
-            selectors = spec_of(policy).get("resourceSelectors") or ()
+            selectors = policy.spec.get("resourceSelectors") or ()
             how = priority(piece.source, selectors) if selectors else 1
             if how:
                 found.append((how, policy.name, policy))
@@ -217,7 +216,7 @@ class _Overrides:
         return [each[2] for each in sorted(found, key=lambda each: each[:2])]
 
     def _changes(self, policy: Source) -> Iterator[Change]:
-        spec = spec_of(policy)
+        spec = policy.spec
         rules = spec.get("overrideRules") or ()
         listed = [(f"spec.overrideRules[{n}]", each) for n, each in enumerate(rules)]
         for path, rule in listed or [("spec", spec)]:
@@ -242,8 +241,8 @@ def _overridden(rule: Mapping[str, Any], said: Any, body: Body) -> Body:
 
 
 def _cluster(into: Conversion, source: Source, fleet: Fleet) -> None:
-    spec = spec_of(source)
-    labels = dict(dig(source.document.body, "metadata", "labels") or {})
+    spec = source.spec
+    labels = dict(source.labels)
     zones = list(spec.get("zones") or ()) or ([spec["zone"]] if spec.get("zone") else [])
     if spec.get("region"):
         labels.setdefault(REGION, spec["region"])
@@ -264,15 +263,14 @@ def _cluster(into: Conversion, source: Source, fleet: Fleet) -> None:
     ]
     kept = {key: value for key, value in labels.items() if not _mark(key)}
     body = stub(source.name, kept, taints, provider=str(spec.get("provider") or ""))
-    fleet.labels[source.name] = facts(body)
-    into.register(source, body)
+    into.register(source, body, fleet)
 
 
 def _kinds(into: Conversion) -> Iterator[tuple[tuple[str, str], str]]:
     """Make the WorkloadKinds. Yield where each kind has its number of replicas."""
     taken: dict[str, Source] = {}
     for source in into.bundle.of(fields.CONFIG, "ResourceInterpreterCustomization"):
-        body, used = interpreters.kind_of(spec_of(source))
+        body, used = interpreters.kind_of(source.spec)
         for name, becomes in used.items():
             path = f"spec.customizations.{name}.luaScript"
             into.notes.note(source.document, path, "reads paths alone", becomes=becomes)
@@ -289,7 +287,7 @@ def _kinds(into: Conversion) -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def _autoscaler(into: Conversion, source: Source, made: Sequence[Placed]) -> None:
-    ref = dig(spec_of(source), "scaleTargetRef") or {}
+    ref = dig(source.spec, "scaleTargetRef") or {}
     for placed in made:
         main = placed.main
         if main and (main.namespace, main.kind, main.name) == (
@@ -312,7 +310,7 @@ def _autoscaler(into: Conversion, source: Source, made: Sequence[Placed]) -> Non
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
         "metadata": metadata | _kept(source),
-        "spec": {**spec_of(source), "scaleTargetRef": target},
+        "spec": {**source.spec, "scaleTargetRef": target},
     }
     if "replicas" not in spec:
         text = "an autoscaler needs spec.replicas of the Workload: write it"

@@ -19,7 +19,6 @@ from stowage.importing.clusters import (
     Fleet,
     affinity,
     by_labels,
-    named_in,
 )
 from stowage.importing.fields import Notes
 from stowage.importing.reading import Bundle, Source, dig
@@ -37,11 +36,6 @@ _CLAIMS = (
 
 
 # --- which policy ---------------------------------------------------------------------------------
-
-
-def spec_of(source: Source) -> dict[str, Any]:
-    spec = source.document.body.get("spec")
-    return spec if isinstance(spec, dict) else {}
 
 
 def claimed(source: Source) -> tuple[str, str, str] | None:
@@ -77,9 +71,8 @@ def _matches(source: Source, selector: Json) -> int:
         return _BY_NAME if name == source.name else 0
     if (labels := selector.get("labelSelector")) is None:
         return _BY_KIND
-    own = dig(body, "metadata", "labels")
     try:
-        matches = parse_label_selector(labels).matches(own if isinstance(own, dict) else {})
+        matches = parse_label_selector(labels).matches(source.labels)
     except ValueError:
         return 0
     return _BY_LABEL if matches else 0
@@ -95,7 +88,7 @@ class Policies:
         for policy in self.all:
             if dig(policy.document.body, "metadata", "deletionTimestamp"):
                 continue
-            for each in spec_of(policy).get("resourceSelectors") or ():
+            for each in policy.spec.get("resourceSelectors") or ():
                 kind = (str(each.get("apiVersion")), str(each.get("kind")))
                 key = (policy.kind, _space(policy), *kind, str(each.get("name") or ""))
                 self._selecting.setdefault(key, {})[id(policy)] = policy
@@ -109,10 +102,10 @@ class Policies:
         scopes = [("PropagationPolicy", source.namespace), ("ClusterPropagationPolicy", "")]
         for scope in scopes[1:] if source.cluster_scoped else scopes:
             found = [
-                (-int(spec_of(p).get("priority") or 0), -how, p.name, p)
+                (-int(p.spec.get("priority") or 0), -how, p.name, p)
                 for name in (source.name, "")
                 for p in self._selecting.get((*scope, *kind, name), {}).values()
-                if (how := priority(source, spec_of(p).get("resourceSelectors") or ()))
+                if (how := priority(source, p.spec.get("resourceSelectors") or ()))
             ]
             if found:
                 return min(found, key=lambda each: each[:3])[3]
@@ -175,7 +168,7 @@ class PolicyReader:
         self.notes.lost(self.source.document, path, text)
 
     def terms(self) -> list[Clusters]:
-        placement = spec_of(self.source).get("placement") or {}
+        placement = self.source.spec.get("placement") or {}
         found = clusters_of(placement.get("clusterAffinity"))
         path = "spec.placement.clusterAffinity"
         if placement.get("clusterAffinities"):
@@ -185,15 +178,12 @@ class PolicyReader:
         return [found]
 
     def _unknown(self, path: str, terms: Sequence[Clusters]) -> None:
-        missing = self.fleet.missing(named_in(terms))
-        if missing:
-            listed = ", ".join(missing[:5]) + (" and others" if len(missing) > 5 else "")
-            text = f"no cluster of the input is {listed}: the hub needs MemberClusters of that name"
+        if text := self.fleet.unknown(terms):
             self.note(f"{path}.clusterNames", text, "spec.clusterAffinity")
 
     def rules(self) -> dict[str, Any]:
         """Return the fields of a Workload's spec that the policy comes to."""
-        spec = spec_of(self.source)
+        spec = self.source.spec
         placement = spec.get("placement") or {}
         terms = self.terms()
         made: dict[str, Any] = {"distribution": "Duplicated", **affinity(terms)}
@@ -294,7 +284,7 @@ class PolicyReader:
 
     def divided(self, replicas: int) -> dict[str, int] | None:
         """Return the shares of so many replicas by static weights, if none is left over."""
-        placement = spec_of(self.source).get("placement") or {}
+        placement = self.source.spec.get("placement") or {}
         said = placement.get("replicaScheduling") or {}
         names, rules = self.fleet.among(self.terms()), _static_weights(said)
         if said.get("replicaDivisionPreference") != "Weighted" or names is None:
