@@ -642,6 +642,45 @@ async def test_leases_on_members_tell_of_a_set_back_by_the_version_that_all_shar
         assert told(0, here) == told(1, there) == found
 
 
+@pytest.mark.proves("PK33", "SC27")
+async def test_a_process_that_takes_over_long_after_a_set_back_finds_nothing_younger(
+    steady: None,
+) -> None:
+    """It has led before that, and has seen it as a standby."""
+    here = MEMBERS[0]
+    world = Fleet(here)
+
+    async def taken_over(leader: str) -> str:
+        world.cut.add(leader)
+        await world.until(lambda: world.held(1) and world.holder(0) != leader)
+        world.cut.clear()
+        await world.calm(10)
+        return world.holder(0)
+
+    def said() -> dict[str, str]:
+        told: dict[str, str] = world.lease(0)["metadata"]["annotations"]
+        return {key: told.get(key, "") for key in (ANNOTATION_SET_BACK, ANNOTATION_WENT_BACK)}
+
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(1))
+        await taken_over(world.holder(0))
+        snapshot = world.hub.snapshot()
+        await world.calm(3)
+        world.hub.set_back(snapshot)
+        await world.until(lambda: all(said().values()))
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", **{here: 2})
+        await world.until(lambda: runs(world, "web", **{here: 2}))
+        await world.calm(10)
+        (before,), told = world.deployments(here), said()
+        world.hub._version += 1000
+        await taken_over(world.holder(0))
+        await world.until(lambda: world.served(1))
+        await world.calm(30)
+        assert said() == told
+        assert world.deployments(here) == [before]
+
+
 @pytest.mark.proves("SC15")
 async def test_a_shard_has_looked_once_the_hub_has_its_held_sweeps(steady: None) -> None:
     here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
