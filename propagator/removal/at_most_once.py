@@ -179,9 +179,11 @@ class AtMostOnce:
         """
         if self._views.pulled(member) is not None:
             taken_over = self._views.forgotten(workload, member)
+        known = {e["name"] for e in workload.status.clusters if e.get("start") is not None}
         for name in workload.placements.keys() - {member}:
             session, first = self._registry.get(name), not taken_over or name < member
-            if first and self._views.told(name) and self._views.forgotten(workload, name):
+            waits = first and name not in known and self._views.told(name)
+            if waits and self._views.forgotten(workload, name):
                 return name
             if session is None and self._views.elsewhere(name):
                 if self._views.unseen(name):

@@ -681,6 +681,34 @@ async def test_a_process_that_takes_over_long_after_a_set_back_finds_nothing_you
         assert world.deployments(here) == [before]
 
 
+@pytest.mark.proves("SC15", "KD52")
+async def test_what_one_shard_takes_over_and_what_another_makes_have_ordinals_of_their_own(
+    steady: None,
+) -> None:
+    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
+    world = Fleet(here, there)
+    world.shards(2)
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(2) and world.reported(2))
+        snapshot = world.hub.snapshot()
+        await world.calm(3)  # each Lease is renewed since
+        world.put(WORKLOADS, statefulset("db"))
+        world.place("db", **{there: 1})
+        await world.until(lambda: {*starts(world, "db")} == {there})
+        dated(world, there, "db")
+        world.hub.set_back(snapshot)
+        await world.until(lambda: forgotten(world, here, there) == {"db"})
+        world.hub.put(WORKLOADS, statefulset("db"))
+        world.lag = 1.0  # each tells late what it has made
+        world.place("db", **{here: 1, there: 1})
+        await world.until(lambda: {*starts(world, "db")} == {here, there})
+        await world.calm(10)
+        assert {name: start for name, (start, _) in starts(world, "db").items()} == {
+            there: 0,
+            here: 1000,
+        }
+
+
 @pytest.mark.proves("SC15")
 async def test_a_shard_has_looked_once_the_hub_has_its_held_sweeps(steady: None) -> None:
     here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
