@@ -86,8 +86,7 @@ class EventHandlers:
 
     def members_changed(self) -> None:
         """Look anew at what ends: of a cluster that was given up, or is away, no session tells."""
-        every = self._workloads.informer.values()
-        self.reports.add("", [each.metadata.key for each in every if each.metadata.deleting])
+        self.reports.add("", [each.metadata.key for each in self._workloads.ending()])
 
     def secret_changed(self, key: Key) -> None:
         for workload in self._workloads.informer.by_index(SECRET_INDEX, "/".join(key)):

@@ -46,6 +46,8 @@ SECRET_INDEX = "secret"  # noqa: S105 - the name of an index
 """By the Secrets that travel with Workloads, `namespace/name`."""
 KIND_INDEX = "kind"
 """By the kinds of Workloads beyond the usual ones, `apiVersion/kind`."""
+ENDING_INDEX = "ending"
+"""Of the Workloads that are being deleted."""
 
 
 _page = msgspec.json.Decoder(Page)
@@ -73,6 +75,7 @@ class HubWorkloads:
         self.informer.add_index(CLUSTER_INDEX, _entries_of)
         self.informer.add_index(SECRET_INDEX, _secrets_of)
         self.informer.add_index(KIND_INDEX, _kinds_of)
+        self.informer.add_index(ENDING_INDEX, lambda each: [""] if each.metadata.deleting else [])
         self.newest = 0
         self._by_uid: dict[str, Key] = {}
         # Of the Workload: whether its decision was seen to change, and since when its end is known.
@@ -142,6 +145,10 @@ class HubWorkloads:
 
     def referring(self, api_version: str, kind: str) -> list[Workload]:
         return list(self.informer.by_index(KIND_INDEX, f"{api_version}/{kind}"))
+
+    def ending(self) -> Collection[Workload]:
+        """Return the Workloads that are being deleted."""
+        return self.informer.by_index(ENDING_INDEX, "")
 
     def touching(self, name: str) -> list[Workload]:
         found = [
