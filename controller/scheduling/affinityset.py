@@ -184,7 +184,8 @@ class _Search:
     def beginning_at(self, cluster: str) -> Steps[dict[Key, Decision]]:
         """Empty if one finds no place."""
         left = {info.key: info for info in self._turns}
-        attempt = _Attempt(**self._state.for_pass(), left=left)
+        attempt = _Attempt.over(self._state)
+        attempt.left = left
         info = left.pop(self._turns[0].key)
         pairs = {**info.cluster_selector, LABEL_CLUSTER: cluster}
         start = replace(info, cluster_selector=pairs) if info.whole else info

@@ -177,7 +177,8 @@ class _GroupState(SetState):
     def attempt(
         self, infos: Sequence[WorkloadInfo], attempt: Attempt
     ) -> Steps[dict[Key, Decision]]:
-        course = _GroupPass(**self.for_pass(), asked=self.asked)
+        course = _GroupPass.over(self)
+        course.asked = self.asked
         course.data = {self.plugin.name: attempt}
         by_key = {info.key: info for info in infos}
         ordered = [by_key.pop(key) for key in attempt.order if key in by_key]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -119,11 +119,6 @@ class SetState:
         profile = self.profiles[info.scheduler_name]
         return decide(self.snapshot, info, self.bound, profile, self.now, self.data)
 
-    def for_pass(self) -> dict[str, Any]:
-        """Return the fields of a pass over this state."""
-        here = {"snapshot": self.snapshot, "bound": self.bound.overlay({}), "data": self.data}
-        return {**here, "profiles": self.profiles, "now": self.now}
-
 
 @dataclass(slots=True)
 class SetPass(SetState):
@@ -131,6 +126,12 @@ class SetPass(SetState):
 
     bound: PlacementOverlay
     decisions: dict[Key, Decision] = field(default_factory=dict)
+
+    @classmethod
+    def over(cls, state: SetState) -> Self:
+        """Return a pass that begins on this state."""
+        bound = state.bound.overlay({})
+        return cls(state.snapshot, bound, state.profiles, state.now, state.data)
 
     def take(self, found: Decision) -> None:
         info, there = found.workload, found.placements
