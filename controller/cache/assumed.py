@@ -49,11 +49,17 @@ class _AssumedCount:
     late: dict[str, Late] = field(default_factory=dict)
 
 
+_NONE_LATE: dict[str, Late] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class AssumedPlacement:
+    """Most have no replica in flight, none finished and none late: these share what is empty."""
+
     workload: WorkloadInfo
     placements: Mapping[str, int]
     flying: dict[str, int]
+    """Without zeros."""
     finished: dict[str, int]
     late: dict[str, Late]
     """Some of those in flight, by the cluster whose next status counts them."""
@@ -138,25 +144,27 @@ class AssumedPlacements:
         before = self._all.get(info.key)
         counted = _AssumedCount()
         if before is not None:
-            replicas = {c: n - before.flying[c] for c, n in before.placements.items()}
+            flew = before.flying
+            replicas = {c: n - flew.get(c, 0) for c, n in before.placements.items()}
             late = {c: late for c, late in before.late.items() if c in placements}
             counted = _AssumedCount(replicas, before.finished, late)
-        self._index.assume(info, placements)
-        self._put(info, placements, counted)
+        own = dict(placements)
+        self._index.assume(info, own)
+        self._put(info, own, counted)
 
     def take(self, workload: Workload) -> list[str]:
         """Return the clusters with fewer replicas in flight now."""
-        placements, deleting = workload.placements, workload.metadata.deleting
-        before, key = self._all.get(workload.metadata.key), workload.metadata.key
+        placements, key = workload.placements, workload.metadata.key
+        before = self._all.get(key)
         for cluster in list(before.late) if before is not None else ():
             self.land(key, cluster)
         counted = self._counted(workload, placements)
-        self._index.put(workload.info, placements, deleting=deleting)
+        self._index.put(workload.info, placements)
         self._put(workload.info, placements, counted)
         after = self._all[key].flying
         flew = before.flying.items() if before is not None else ()
         # If the cluster's status came first, these counted twice against its room until now.
-        return [cluster for cluster, replicas in flew if replicas > after.get(cluster, replicas)]
+        return [c for c, replicas in flew if c in placements and replicas > after.get(c, 0)]
 
     def _counted(self, workload: Workload, placements: Mapping[str, int]) -> _AssumedCount:
         counted, before = _AssumedCount(), self._all.get(workload.metadata.key)
@@ -196,11 +204,12 @@ class AssumedPlacements:
         if held is None or held.late[cluster].version > self._seen.get(cluster, 0):
             return  # a newer state has arrived
         flying = max(held.placements[cluster] - held.late.pop(cluster).counted, 0)
-        if flying != held.flying[cluster]:
-            load, before = held.workload.load, held.counted(cluster)
-            more, charge = flying - held.flying[cluster], held.workload.charge
-            self._builder.assume(cluster, load, more, charge)
+        load, before = held.workload.load, held.counted(cluster)
+        more = flying - held.flying.pop(cluster, 0)
+        if flying:
             held.flying[cluster] = flying
+        if more:
+            self._builder.assume(cluster, load, more, held.workload.charge)
             self._builder.count(cluster, load, held.counted(cluster) - before)
         _discard(self._awaiting, cluster, key)
 
@@ -218,12 +227,18 @@ class AssumedPlacements:
                 index.put(info)
             else:
                 index.drop(info.key)
-        flying = {c: max(n - counted.replicas.get(c, 0), 0) for c, n in placements.items()}
-        if info.booked:
-            flying = dict.fromkeys(placements, 0)
+        flying = {}
+        for cluster, replicas in placements.items() if not info.booked else ():
+            if more := max(replicas - counted.replicas.get(cluster, 0), 0):
+                flying[cluster] = more
         before = self._all.get(info.key)
-        own = info.own(placements)
-        after = AssumedPlacement(info, own, flying, counted.finished, counted.late)
+        after = AssumedPlacement(
+            info,
+            placements,
+            flying if flying or counted.late else _NOWHERE,
+            counted.finished or _NOWHERE,
+            counted.late or _NONE_LATE,
+        )
         self._all[info.key] = after
         self._fly(info.key, before, after)
 
@@ -234,21 +249,16 @@ class AssumedPlacements:
         load, other = (held.workload.load if held else None for held in (after, before))
         charge, others = (held.workload.charge if held else None for held in (after, before))
         alike = (load, charge) == (other, others)
-        for cluster in before.late if before else ():
-            if after is None or cluster not in after.late:
-                _discard(self._awaiting, cluster, key)
-        for cluster in after.late if after else ():
-            self._awaiting.setdefault(cluster, set()).add(key)
         for cluster, replicas in was.items():
             if other is not None and not (alike and now.get(cluster) == replicas):
                 self._builder.assume(cluster, other, -replicas, others)
-            if cluster not in now:
-                _discard(self._holders, cluster, key)
         for cluster, replicas in now.items():
             if load is not None and not (alike and was.get(cluster) == replicas):
                 self._builder.assume(cluster, load, replicas, charge)
-            if cluster not in was:
-                self._holders.setdefault(cluster, set()).add(key)
+        left, there = (held.placements if held else _NOWHERE for held in (before, after))
+        _list(self._holders, key, left, there)
+        awaited, awaits = (held.late if held else _NONE_LATE for held in (before, after))
+        _list(self._awaiting, key, awaited, awaits)
         self._recount(other, _landed(before), load, _landed(after))
 
     def _recount(
@@ -266,6 +276,14 @@ class AssumedPlacements:
 
 def _landed(held: AssumedPlacement | None) -> dict[str, int]:
     return {} if held is None else {cluster: held.counted(cluster) for cluster in held.placements}
+
+
+def _list(keys: dict[str, set[Key]], key: Key, had: Collection[str], has: Collection[str]) -> None:
+    for cluster in had:
+        if cluster not in has:
+            _discard(keys, cluster, key)
+    for cluster in has:
+        keys.setdefault(cluster, set()).add(key)
 
 
 def _discard(keys: dict[str, set[Key]], cluster: str, key: Key) -> None:

@@ -20,13 +20,16 @@ PlacementsByWorkload: TypeAlias = Mapping[Key, tuple[WorkloadInfo, Mapping[str, 
 class Ledger(Protocol):
     """The counts of one feature. All calls come from one event loop.
 
-    Three more methods are optional:
+    Four more methods are optional:
 
     `assume(info, placements)` is called in place of `put` for a decision whose write is in flight.
     Either these shares or `info.present` will be stored, and a `put` with them follows. It is for
     limits that must hold whether or not the write succeeds.
 
     `place(info, placements)` of an overlay adds or replaces one Workload.
+
+    `reads(within)` is called once, before any `put`, with `PlacementIndex.within`. By it a ledger
+    can leave out Workloads that none of its objects concern, and count them when one does.
 
     `keep(room)` is called once with a `RoomHolder`, before any `put`. An overlay holds nothing.
     """

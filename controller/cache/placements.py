@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -22,39 +21,49 @@ from machinery.types.selectors import LabelSelector
 LOG = logs.get(__name__)
 _FAILED = "the ledger %s failed: what it counts of this Workload is not known"
 Pair: TypeAlias = tuple[str, str]
-K = TypeVar("K")
-M = TypeVar("M")
-V = TypeVar("V")
 L = TypeVar("L", bound=Ledger)
 _Take: TypeAlias = Callable[[WorkloadInfo, Mapping[str, int]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedWorkload:
-    key: Key
-    labels: Mapping[str, str]
-    clusters: frozenset[str]
-    asks: tuple[LabelSelector, ...]
-    repels: tuple[WorkloadAffinityTerm, ...]
+    """A Workload with its shares, which never change.
 
-    @staticmethod
-    def of(info: WorkloadInfo, placements: Mapping[str, int]) -> PlacedWorkload:
-        holding = _shared_set(
-            frozenset(cluster for cluster, replicas in placements.items() if replicas > 0)
-        )
-        sides = (info.affinity, info.anti_affinity)
+    `assumed` means that a decision with these shares is being written.
+    """
+
+    info: WorkloadInfo
+    placements: Mapping[str, int]
+    assumed: bool = False
+
+    @property
+    def counting(self) -> Mapping[str, int]:
+        """The shares that ledgers count: none of a Workload that is being deleted."""
+        return {} if self.info.deleting and not self.assumed else self.placements
+
+    @property
+    def clusters(self) -> frozenset[str]:
+        return frozenset(name for name, replicas in self.placements.items() if replicas > 0)
+
+    @property
+    def asks(self) -> list[LabelSelector]:
+        sides = (self.info.affinity, self.info.anti_affinity)
         terms = [term for side in sides for term in side.required]
         terms += [each.workload_affinity_term for side in sides for each in side.preferred]
-        asks = tuple(term.label_selector for term in terms)
-        return PlacedWorkload(
-            info.key, info.labels, holding, asks, tuple(info.anti_affinity.required)
+        return [term.label_selector for term in terms]
+
+    @property
+    def repels(self) -> list[WorkloadAffinityTerm]:
+        return self.info.anti_affinity.required
+
+    def alike(self, other: PlacedWorkload) -> bool:
+        """Whether affinity finds no difference."""
+        return (
+            self.info.labels == other.info.labels
+            and self.clusters == other.clusters
+            and self.info.affinity == other.info.affinity
+            and self.info.anti_affinity == other.info.anti_affinity
         )
-
-
-@lru_cache(maxsize=4096)
-def _shared_set(clusters: frozenset[str]) -> frozenset[str]:
-    """Most Workloads are on one of few sets of clusters."""
-    return clusters
 
 
 @dataclass(slots=True)
@@ -84,65 +93,138 @@ class _Table:
 
 class _Tables:
     def __init__(self) -> None:
-        self._tables: dict[tuple[str, bytes], _Table] = {}
-        self._by_pair: dict[tuple[str, Pair | None], dict[bytes, _Table]] = {}
+        self._tables: dict[bytes, _Table] = {}
+        self._by_pair: dict[Pair | None, dict[bytes, _Table]] = {}
 
-    def get(self, namespace: str, about: LabelSelector | WorkloadAffinityTerm) -> _Table | None:
-        return self._tables.get((namespace, _name(about)))
+    def get(self, about: LabelSelector | WorkloadAffinityTerm) -> _Table | None:
+        return self._tables.get(_name(about))
 
-    def use(
-        self, namespace: str, about: LabelSelector | WorkloadAffinityTerm
-    ) -> tuple[_Table, bool]:
+    def use(self, about: LabelSelector | WorkloadAffinityTerm) -> tuple[_Table, bool]:
         name = _name(about)
-        table = self._tables.get((namespace, name))
+        table = self._tables.get(name)
         new = table is None
         if table is None:
             table = _Table(about) if isinstance(about, LabelSelector) else _of_term(about)
-            self._tables[namespace, name] = table
-            self._by_pair.setdefault((namespace, _anchor(table.selector)), {})[name] = table
+            self._tables[name] = table
+            self._by_pair.setdefault(_anchor(table.selector), {})[name] = table
         table.users += 1
         return table, new
 
-    def leave(self, namespace: str, about: LabelSelector | WorkloadAffinityTerm) -> None:
+    def leave(self, about: LabelSelector | WorkloadAffinityTerm) -> None:
         name = _name(about)
-        table = self._tables[namespace, name]
+        table = self._tables[name]
         table.users -= 1
         if not table.users:
-            del self._tables[namespace, name]
-            _remove(self._by_pair, (namespace, _anchor(table.selector)), name)
+            del self._tables[name]
+            anchor = _anchor(table.selector)
+            del self._by_pair[anchor][name]
+            if not self._by_pair[anchor]:
+                del self._by_pair[anchor]
 
-    def selecting(self, namespace: str, labels: Mapping[str, str]) -> Iterator[_Table]:
+    def selecting(self, labels: Mapping[str, str]) -> Iterator[_Table]:
         for pair in (None, *labels.items()):
-            for table in self._by_pair.get((namespace, pair), {}).values():
+            for table in self._by_pair.get(pair, {}).values():
                 if table.selector.matches(labels):
                     yield table
+
+
+class _Namespace:
+    def __init__(self) -> None:
+        self.placed: dict[Key, PlacedWorkload] = {}
+        self._by_pair: dict[Pair, set[Key]] = {}
+        self._asked = _Tables()
+        self._repelling = _Tables()
+
+    def put(self, placed: PlacedWorkload) -> None:
+        key = placed.info.key
+        before = self.placed.get(key)
+        if before is not None and before.alike(placed):
+            self.placed[key] = placed
+            return
+        self.drop(key)
+        self.placed[key] = placed
+        for pair in placed.info.labels.items():
+            self._by_pair.setdefault(pair, set()).add(key)
+        self._count(placed, 1)
+        for selector in placed.asks:
+            table, new = self._asked.use(selector)
+            if new:
+                for other in self._selected(selector):
+                    table.add(other.clusters, 1)
+        for term in placed.repels:
+            self._repelling.use(term)[0].add(placed.clusters, 1)
+
+    def drop(self, key: Key) -> None:
+        placed = self.placed.pop(key, None)
+        if placed is None:
+            return
+        self._count(placed, -1)
+        for selector in placed.asks:
+            self._asked.leave(selector)
+        for term in placed.repels:
+            table = self._repelling.get(term)
+            if table is not None:
+                table.add(placed.clusters, -1)
+            self._repelling.leave(term)
+        for pair in placed.info.labels.items():
+            self._by_pair[pair].discard(key)
+            if not self._by_pair[pair]:
+                del self._by_pair[pair]
+
+    def clusters_of(self, selector: LabelSelector, *, but: Collection[Key]) -> set[str]:
+        table = self._asked.get(selector)
+        if table is None:
+            chosen = (p for p in self._selected(selector) if p.info.key not in but)
+            return {cluster for placed in chosen for cluster in placed.clusters}
+        apart = [self.placed[key] for key in but if key in self.placed]
+        return table.without(each for each in apart if selector.matches(each.info.labels))
+
+    def repelling(
+        self, labels: Mapping[str, str], *, but: Collection[Key]
+    ) -> Iterator[tuple[str, set[str]]]:
+        apart: list[PlacedWorkload] | None = None
+        for table in self._repelling.selecting(labels):
+            if apart is None:  # looked up late: mostly no Workload repels
+                apart = [self.placed[key] for key in but if key in self.placed]
+            own = [each for each in apart for term in each.repels if _same(term, table)]
+            held = table.without(own)
+            if held:
+                yield table.topology_key, held
+
+    def _count(self, placed: PlacedWorkload, sign: int) -> None:
+        if clusters := placed.clusters:
+            for table in self._asked.selecting(placed.info.labels):
+                table.add(clusters, sign)
+
+    def _selected(self, selector: LabelSelector) -> Iterator[PlacedWorkload]:
+        anchor = _anchor(selector)
+        keys = self.placed if anchor is None else self._by_pair.get(anchor, ())
+        return (p for key in keys if selector.matches((p := self.placed[key]).info.labels))
 
 
 class PlacementIndex:
     """Every Workload, placed or not; feeds the ledgers of features."""
 
     def __init__(self, ledgers: Iterable[Ledger] = ()) -> None:
-        self._all: dict[Key, PlacedWorkload] = {}
-        self._by_pair: dict[tuple[str, Pair], dict[Key, PlacedWorkload]] = {}
-        self._by_namespace: dict[str, dict[Key, PlacedWorkload]] = {}
-        self._asked = _Tables()
-        self._repelling = _Tables()
+        self._namespaces: dict[str, _Namespace] = {}
         self._ledgers = tuple(ledgers)
         self._puts = [each.put for each in self._ledgers]
         self._assumes = [getattr(each, "assume", each.put) for each in self._ledgers]
         self.version = 0
         """Grows with each change: a decision in steps detects changes of the index."""
+        for each in self._ledgers:
+            if (reads := getattr(each, "reads", None)) is not None:
+                reads(self.within)
 
-    def put(
-        self, info: WorkloadInfo, placements: Mapping[str, int], *, deleting: bool = False
-    ) -> None:
+    def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Store a Workload with its shares; one that is being deleted counts in no ledger."""
-        self._feed_ledgers(self._puts, info, {} if deleting else placements)
-        self._put_placed(info, placements)
+        placed = PlacedWorkload(info, placements)
+        self._put_placed(placed)
+        self._feed_ledgers(self._puts, info, placed.counting)
 
     def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
+        self._put_placed(PlacedWorkload(info, placements, assumed=True))
         self._feed_ledgers(self._assumes, info, placements)
-        self._put_placed(info, placements)
 
     def _feed_ledgers(
         self, takes: Iterable[_Take], info: WorkloadInfo, placements: Mapping[str, int]
@@ -154,32 +236,22 @@ class PlacementIndex:
             except Exception:  # one ledger's fault must not stop the others
                 LOG.exception(_FAILED, type(ledger).__name__, extra={"object": "/".join(info.key)})
 
-    def _put_placed(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        placed = PlacedWorkload.of(info, placements)
-        if self._all.get(placed.key) == placed:
-            return
-        self._forget(placed.key)
-        self._all[placed.key] = placed
-        self._by_namespace.setdefault(info.namespace, {})[placed.key] = placed
-        for pair in placed.labels.items():
-            self._by_pair.setdefault((info.namespace, pair), {})[placed.key] = placed
-        self._count(placed, 1)
-        for selector in placed.asks:
-            table, new = self._asked.use(info.namespace, selector)
-            if new:
-                for other in self._selected(info.namespace, selector):
-                    table.add(other.clusters, 1)
-        for term in placed.repels:
-            self._repelling.use(info.namespace, term)[0].add(placed.clusters, 1)
+    def _put_placed(self, placed: PlacedWorkload) -> None:
+        # Before the ledgers: one that begins to count a namespace meanwhile misses none of it.
+        self._namespaces.setdefault(placed.info.namespace, _Namespace()).put(placed)
 
     def drop(self, key: Key) -> None:
         self.version += 1
+        there = self._namespaces.get(key[0])
+        if there is not None:
+            there.drop(key)
+            if not there.placed:
+                del self._namespaces[key[0]]
         for ledger in self._ledgers:
             try:
                 ledger.drop(key)
             except Exception:
                 LOG.exception(_FAILED, type(ledger).__name__, extra={"object": "/".join(key)})
-        self._forget(key)
 
     def ledger(self, kind: type[L]) -> L:
         """Return the registered ledger of that type; an empty one if there is none."""
@@ -188,64 +260,28 @@ class PlacementIndex:
                 return ledger
         return kind()
 
-    def _forget(self, key: Key) -> None:
-        placed = self._all.pop(key, None)
-        if placed is None:
-            return
-        namespace = key[0]
-        self._count(placed, -1)
-        for selector in placed.asks:
-            self._asked.leave(namespace, selector)
-        for term in placed.repels:
-            table = self._repelling.get(namespace, term)
-            if table is not None:
-                table.add(placed.clusters, -1)
-            self._repelling.leave(namespace, term)
-        for pair in placed.labels.items():
-            _remove(self._by_pair, (namespace, pair), key)
-        _remove(self._by_namespace, namespace, key)
+    def within(self, namespace: str) -> Collection[PlacedWorkload]:
+        """Return the Workloads of a namespace, as the ledgers get them."""
+        there = self._namespaces.get(namespace)
+        return there.placed.values() if there is not None else ()
 
     def clusters_of(
         self, namespace: str, selector: LabelSelector, *, but: Collection[Key]
     ) -> set[str]:
         """Return the clusters with replicas of the selected Workloads, except those in `but`."""
-        table = self._asked.get(namespace, selector)
-        if table is None:
-            chosen = (p for p in self._selected(namespace, selector) if p.key not in but)
-            return {cluster for placed in chosen for cluster in placed.clusters}
-        apart = [self._all[key] for key in but if key in self._all and key[0] == namespace]
-        return table.without(placed for placed in apart if selector.matches(placed.labels))
+        there = self._namespaces.get(namespace)
+        return there.clusters_of(selector, but=but) if there is not None else set()
 
     def repelling(
         self, info: WorkloadInfo, *, but: Collection[Key]
     ) -> Iterator[tuple[str, set[str]]]:
         """Yield topology keys of terms that repel this Workload, with the clusters they hold."""
-        apart: list[PlacedWorkload] | None = None
-        for table in self._repelling.selecting(info.namespace, info.labels):
-            if apart is None:  # looked up late: mostly no Workload repels
-                apart = [self._all[k] for k in but if k in self._all and k[0] == info.namespace]
-            own = [p for p in apart for t in p.repels if _same(t, table)]
-            held = table.without(own)
-            if held:
-                yield table.topology_key, held
+        there = self._namespaces.get(info.namespace)
+        return there.repelling(info.labels, but=but) if there is not None else iter(())
 
     def overlay(self, placed: PlacedUnits) -> PlacementOverlay:
         """Return a copy-on-write index with these Workloads placed so."""
         return PlacementOverlay(self, placed)
-
-    def _count(self, placed: PlacedWorkload, sign: int) -> None:
-        if placed.clusters:
-            for table in self._asked.selecting(placed.key[0], placed.labels):
-                table.add(placed.clusters, sign)
-
-    def _selected(self, namespace: str, selector: LabelSelector) -> Iterator[PlacedWorkload]:
-        anchor = _anchor(selector)
-        found = (
-            self._by_namespace.get(namespace)
-            if anchor is None
-            else self._by_pair.get((namespace, anchor))
-        )
-        return (p for p in (found or {}).values() if selector.matches(p.labels))
 
 
 class PlacementOverlay(PlacementIndex):
@@ -254,7 +290,6 @@ class PlacementOverlay(PlacementIndex):
     def __init__(self, base: PlacementIndex, placed: PlacedUnits) -> None:
         super().__init__()
         self._base = base
-        self._hidden: set[Key] = set()
         self._placed: dict[Key, tuple[WorkloadInfo, Mapping[str, int]]] = {}
         self._over: dict[type[Any], Any] = {}
         self._growing: dict[type[Any], Any] = {}
@@ -264,7 +299,6 @@ class PlacementOverlay(PlacementIndex):
             self.place(info, placements)
 
     def place(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        self._hidden.add(info.key)
         self._placed[info.key] = (info, placements)
         self._over = {**self._growing}
         for over in self._growing.values():
@@ -275,7 +309,7 @@ class PlacementOverlay(PlacementIndex):
         self, namespace: str, selector: LabelSelector, *, but: Collection[Key]
     ) -> set[str]:
         own = super().clusters_of(namespace, selector, but=but)
-        return own | self._base.clusters_of(namespace, selector, but=self._hidden.union(but))
+        return own | self._base.clusters_of(namespace, selector, but={*self._placed, *but})
 
     def ledger(self, kind: type[L]) -> L:
         """Return the base's ledger with the overlay's Workloads placed over it."""
@@ -293,7 +327,7 @@ class PlacementOverlay(PlacementIndex):
         self, info: WorkloadInfo, *, but: Collection[Key]
     ) -> Iterator[tuple[str, set[str]]]:
         yield from super().repelling(info, but=but)
-        yield from self._base.repelling(info, but=self._hidden.union(but))
+        yield from self._base.repelling(info, but={*self._placed, *but})
 
 
 def _of_term(term: WorkloadAffinityTerm) -> _Table:
@@ -310,13 +344,6 @@ def _name(about: LabelSelector | WorkloadAffinityTerm) -> bytes:
 
 def _anchor(selector: LabelSelector) -> Pair | None:
     return min(selector.match_labels.items(), default=None)
-
-
-def _remove(table: dict[K, dict[M, V]], entry: K, member: M) -> None:
-    members = table[entry]
-    del members[member]
-    if not members:
-        del table[entry]
 
 
 def beside(

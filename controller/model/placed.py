@@ -160,7 +160,7 @@ class PlacedObjects(Cache[Workload]):
         if held is None or held.metadata.uid != stored.metadata.uid:
             return None
         meta = msgspec.structs.replace(stored.metadata, name=key[1])
-        info = replace(held.info, version=meta.resource_version)
+        info = replace(held.info, version=meta.resource_version, deleting=meta.deleting)
         return msgspec.structs.replace(held, metadata=meta, info=info, fault=fault)
 
 

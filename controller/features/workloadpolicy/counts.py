@@ -1,6 +1,7 @@
 """WorkloadPolicies in the form of decisions, and the replicas by cluster that count against each.
 
-Workloads of its namespace whose pod labels match count, and claims of other processes.
+Workloads of its namespace whose pod labels match count, and claims of other processes. Nothing is
+kept of a namespace without a policy.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 import numpy as np
 
 from controller.cache.ledger import PlacementsByWorkload
+from controller.cache.placements import PlacedWorkload
 from controller.framework.runtime.feature import checked_spec
 from controller.model.unit import WorkloadInfo
 from controller.planner.replicacycle import Method
@@ -106,33 +108,47 @@ class Tally:
         self._counted: dict[str, dict[Key, _PolicyCount]] = {}
         self._touched: set[Key] = set()
         self._eased: set[Key] = set()
+        self._within: Callable[[str], Collection[PlacedWorkload]] = lambda _: ()
+
+    def reads(self, within: Callable[[str], Collection[PlacedWorkload]]) -> None:
+        self._within = within
 
     def put_policy(self, policy: Policy) -> None:
-        table = _DomainTable(policy)
+        namespace, table = policy.key[0], _DomainTable(policy)
+        if namespace not in self._tables:
+            self._tables[namespace] = {}
+            for each in self._within(namespace):
+                (self.assume if each.assumed else self.put)(each.info, each.counting)
         before = self._table(policy.key)
         if before is not None:
             table.foreign = before.foreign
-        for key, counted in self._counted.get(policy.key[0], {}).items():
+        for key, counted in self.counted(namespace).items():
             if policy.picks(counted.labels):
                 table.members.add(key)
                 table.add(counted.shares, 1)
-        self._tables.setdefault(policy.key[0], {})[policy.key] = table
+        self._tables[namespace][policy.key] = table
         self._touched.add(policy.key)
         self._eased.add(policy.key)
         self._tell()
 
     def drop_policy(self, key: Key) -> None:
-        self._tables.get(key[0], {}).pop(key, None)
+        there = self._tables.get(key[0], {})
+        there.pop(key, None)
+        if not there:
+            self._tables.pop(key[0], None)
+            self._counted.pop(key[0], None)
         self._eased.add(key)
         self._tell()
 
     def put(self, info: WorkloadInfo, placements: Placements) -> None:
+        if info.namespace not in self._tables:
+            return
         shares = info.own(placements)
         if placements and info.moving.leaving:
             leaving = {name: each.replicas for name, each in info.moving.leaving.items()}
             shares = {c: shares.get(c, 0) + leaving.get(c, 0) for c in {**shares, **leaving}}
         counted = _PolicyCount(info.unit_labels, shares)
-        before = self._counted.get(info.namespace, {}).get(info.key)
+        before = self.counted(info.namespace).get(info.key)
         if before == counted:
             return
         if before is not None:
@@ -175,6 +191,9 @@ class Tally:
             for cluster, n in part.items():
                 found[cluster] = found.get(cluster, 0) + n
         return found
+
+    def counted(self, namespace: str) -> Mapping[Key, _PolicyCount]:
+        return self._counted.get(namespace, {})
 
     def members(self, key: Key) -> int:
         table = self._table(key)

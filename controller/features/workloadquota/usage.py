@@ -3,16 +3,18 @@
 Workloads count by their template's request, Reservations by their unused room, because their users
 count themselves. Claims of other processes (`set_foreign`) count too; while a claim's Workload is
 unknown here, nothing is let in. Pods that deleted Workloads left on clusters count until the
-quota's annotation `stowage.dev/released` names these.
+quota's annotation `stowage.dev/released` names these. Nothing is kept of a namespace before its
+first quota, or the first question of a default quota.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from controller.cache.ledger import PlacementsByWorkload
+from controller.cache.placements import PlacedWorkload
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.workloadquota.compiled import (
     Amounts,
@@ -239,6 +241,27 @@ class _Namespace:
         for name, n in amounts.items():
             self.total[name] = self.total.get(name, 0) + sign * n
 
+    def put(self, info: WorkloadInfo, placements: Placements) -> tuple[bool, bool]:
+        """Return whether amounts changed, and whether they may be lower."""
+        before, after = self.counted.get(info.key), _QuotaCount.of(info, placements)
+        inside = after.booked or after.inside
+        if before == after and not inside:
+            return False, False
+        if before is not None:
+            self.add(before.total(), -1)
+        if before is not None and before.uid != after.uid:
+            self.ended(info.name, before)
+        if not after.booked:
+            self.left.lives(after.uid, info.name, after.leaves)
+        self.counted[info.key] = after
+        self.add(after.total(), 1)
+        claimed = any(info.key in foreign for foreign in self.foreign.values())
+        return True, inside or claimed or (before is not None and before.falls(after))
+
+    def ended(self, name: str, before: _QuotaCount) -> None:
+        if not before.booked:
+            self.left.ended(before.uid, name, before.leaves if self.quotas else {})
+
 
 _NOTHING = _Namespace()
 
@@ -251,6 +274,10 @@ class Usage:
         self.version = 0
         """Changes with each quota and each claim."""
         self._namespaces: dict[str, _Namespace] = {}
+        self._within: Callable[[str], Collection[PlacedWorkload]] = lambda _: ()
+
+    def reads(self, within: Callable[[str], Collection[PlacedWorkload]]) -> None:
+        self._within = within
 
     def put_quota(self, quota: CompiledQuota) -> None:
         self._own(quota.key[0]).quotas[quota.key] = quota
@@ -258,12 +285,13 @@ class Usage:
         self._told(quota.key[0], True)
 
     def drop_quota(self, key: Key) -> None:
-        own = self._own(key[0])
+        own = self._of(key[0])
         own.quotas.pop(key, None)
         own.foreign.pop(key, None)
         own.left.drop(key, kept=bool(own.quotas))
+        if not own.quotas:
+            self._namespaces.pop(key[0], None)
         self.version += 1
-        self._tidy(key[0])
         self._told(key[0], True)
 
     def quota(self, key: Key) -> CompiledQuota | None:
@@ -278,40 +306,26 @@ class Usage:
         return (quota for each in self._namespaces.values() for quota in each.quotas.values())
 
     def put(self, info: WorkloadInfo, placements: Placements) -> None:
-        namespace, after = info.namespace, _QuotaCount.of(info, placements)
-        own = self._own(namespace)
-        before = own.counted.get(info.key)
-        if before == after and not (after.booked or after.inside):
+        own = self._namespaces.get(info.namespace)
+        if own is None:
             return
-        if before is not None:
-            own.add(before.total(), -1)
-        if before is not None and before.uid != after.uid:
-            self._ended(own, info.name, before)
-        if not after.booked:
-            own.left.lives(after.uid, info.name, after.leaves)
-        own.counted[info.key] = after
-        own.add(after.total(), 1)
-        claimed = any(info.key in foreign for foreign in own.foreign.values())
-        eased = after.booked or after.inside or claimed
-        self._told(namespace, eased or (before is not None and before.falls(after)))
+        changed, eased = own.put(info, placements)
+        if changed:
+            self._told(info.namespace, eased)
 
     def assume(self, info: WorkloadInfo, placements: Placements) -> None:
-        """Count the larger number of replicas: either may run."""
-        self.put(info, max(placements, info.present, key=lambda shares: sum(shares.values())))
+        self.put(info, _most(info, placements))
 
     def drop(self, key: Key) -> None:
-        before = self._of(key[0]).counted.pop(key, None)
+        own = self._of(key[0])
+        before = own.counted.pop(key, None)
         if before is None:
             return
-        own = self._own(key[0])
         own.add(before.total(), -1)
-        self._ended(own, key[1], before)
-        self._tidy(key[0])
+        own.ended(key[1], before)
+        if not own.quotas and not own.counted:
+            del self._namespaces[key[0]]
         self._told(key[0], before.replicas > 0)
-
-    def _ended(self, own: _Namespace, name: str, before: _QuotaCount) -> None:
-        if not before.booked:
-            own.left.ended(before.uid, name, before.leaves if own.quotas else {})
 
     def set_left(self, quota: WorkloadQuota) -> None:
         namespace = quota.metadata.namespace
@@ -330,7 +344,7 @@ class Usage:
 
     def used(self, namespace: str, room: ReservationLedger) -> Used:
         """`room` must be of the same pass."""
-        own = self._of(namespace)
+        own = self._own(namespace)
         amounts = dict(own.total)
         for name, n in held(room.unused_in(namespace)).items():
             amounts[name] = amounts.get(name, 0) + n
@@ -362,23 +376,33 @@ class Usage:
         return self._namespaces.get(namespace, _NOTHING)
 
     def _own(self, namespace: str) -> _Namespace:
-        return self._namespaces.setdefault(namespace, _Namespace())
+        own = self._namespaces.get(namespace)
+        if own is None:
+            own = self._namespaces[namespace] = _Namespace()
+            for each in self._within(namespace):
+                placements = each.counting
+                own.put(each.info, _most(each.info, placements) if each.assumed else placements)
+        return own
 
-    def _tidy(self, namespace: str) -> None:
-        own = self._of(namespace)
-        if not own.quotas and not own.counted:
-            self._namespaces.pop(namespace, None)
+    def counts(self, namespace: str) -> Mapping[Key, _QuotaCount]:
+        return self._of(namespace).counted
+
+
+def _most(info: WorkloadInfo, placements: Placements) -> Placements:
+    """Return the larger number of replicas of a decision that is being written: either may run."""
+    return max(placements, info.present, key=lambda shares: sum(shares.values()))
 
 
 class _QuotaOverlay(Usage):
     def __init__(self, base: Usage, placed: PlacementsByWorkload) -> None:
         super().__init__()
         self._base = base
+        self._counted = dict[Key, _QuotaCount]()
         for info, placements in placed.values():
             self.place(info, placements)
 
     def place(self, info: WorkloadInfo, placements: Placements) -> None:
-        self.put(info, placements)
+        self._counted[info.key] = _QuotaCount.of(info, placements)
 
     def quota(self, key: Key) -> CompiledQuota | None:
         return self._base.quota(key)
@@ -388,8 +412,10 @@ class _QuotaOverlay(Usage):
 
     def used(self, namespace: str, room: ReservationLedger) -> Used:
         base = self._base.used(namespace, room)
-        amounts, hidden = dict(base.amounts), self._base._of(namespace).counted  # noqa: SLF001 - its own kind
-        for key, counted in self._of(namespace).counted.items():
+        amounts, hidden = dict(base.amounts), self._base.counts(namespace)
+        for key, counted in self._counted.items():
+            if key[0] != namespace:
+                continue
             before = hidden.get(key)
             for sign, part in ((-1, before), (1, counted)):
                 for name, n in part.total().items() if part is not None else ():

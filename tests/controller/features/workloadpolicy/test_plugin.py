@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import msgspec
@@ -114,13 +115,31 @@ def test_what_counts_are_the_units_of_the_same_namespace_that_are_selected(selec
     assert decision.placements == {"h1": 1}
 
 
+@pytest.mark.proves("K33", "SC26")
+def test_nothing_is_kept_of_a_namespace_without_a_policy_and_the_first_one_counts_all():
+    """The replicas are those of a policy that was there before the Workloads."""
+    first, later = world(policy(stored(host=9))), world()
+    for index in (first, later):
+        index.put(asked("one"), {"h1": 2})
+        index.put(replace(asked("two"), deleting=True), {"h1": 2})
+        index.assume(asked("three").with_present({"h1": 3}), {"m1": 1})
+    tally = later.ledger(Tally)
+    assert tally.counted("shop") == {}
+    tally.put_policy(compile_policy(policy(stored(host=9))))
+    key = ("shop", "demo")
+    assert tally.replicas_of(key) == first.ledger(Tally).replicas_of(key) == {"h1": 5, "m1": 1}
+    assert tally.members(key) == first.ledger(Tally).members(key) == 3
+    tally.drop_policy(key)
+    assert tally.counted("shop") == {}
+
+
 @pytest.mark.proves("K33")
 def test_a_workload_on_its_way_out_fills_no_quota():
     index = world(policy(stored(host=3)))
     sibling = asked("sibling", labels={})
     index.put(sibling, {"h1": 2})
     assert decided(asked(replicas=3), index).placements == {"h1": 1}
-    index.put(sibling, {"h1": 2}, deleting=True)
+    index.put(replace(sibling, deleting=True), {"h1": 2})
     assert decided(asked(replicas=3), index).placements == {"h1": 3}
 
 

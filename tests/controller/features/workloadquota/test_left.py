@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
-from controller.features.workloadquota.compiled import WorkloadQuota
+from controller.features.workloadquota.compiled import WorkloadQuota, compile_quota
 from controller.features.workloadquota.usage import LeftBehind, Usage
 from controller.model.unit import workload_info
 from crds.workloadquota import MOST_LEFT
@@ -71,7 +72,7 @@ def test_what_a_deleted_workload_leaves_goes_on_counting(
     ending = msgspec.structs.replace(
         web, metadata=msgspec.structs.replace(web.metadata, deletion_timestamp="2026-01-02")
     )
-    bound.put(workload_info(ending), shares, deleting=True)
+    bound.put(workload_info(ending), shares)
     assert used(bound) == (before if left else {}), "what stays does not come free meanwhile"
     bound.drop(("shop", "web"))
     found = used(bound)
@@ -162,3 +163,26 @@ def test_notes_go_to_the_next_quota_when_theirs_is_deleted() -> None:
     usage.drop_quota(("shop", "team"))
     assert [each["workload"] for each in usage.left(later)] == ["web"]
     assert used(bound)["units"] == 3
+
+
+@pytest.mark.proves("N4", "SC26")
+def test_nothing_is_kept_of_a_namespace_without_a_quota_and_the_first_one_counts_all() -> None:
+    """The amounts are those of a quota that was there before the Workloads."""
+    first, later = holding(quota(units=9)), holding()
+    web, idle, moved = (make.info(name, replicas=3) for name in ("web", "idle", "moved"))
+    for bound in (first, later):
+        bound.put(web, {"a": 3})
+        bound.put(idle, {"a": 2})
+        bound.put(replace(idle, deleting=True), {"a": 2})
+        bound.put(moved.with_present({"a": 3}), {"a": 3})
+        bound.assume(moved.with_present({"a": 3}), {"b": 1})
+        bound.put(make.info("gone", replicas=1), {"a": 1})
+        bound.drop(("shop", "gone"))
+    usage = later.ledger(Usage)
+    assert usage.counts("shop") == {}
+    usage.put_quota(compile_quota(quota(units=9)))
+    assert used(later) == used(first)
+    assert used(first)["units"] == 6
+    usage.drop_quota(("shop", "team"))
+    assert usage.counts("shop") == {}
+    assert len(first.ledger(Usage).counts("shop")) == 3
