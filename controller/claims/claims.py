@@ -185,7 +185,7 @@ class ClaimIndex:
         self._clock = clock
         self._epochs = count(1)
         self._ledgers: dict[str, dict[Key, ClaimLedger]] = {}
-        self._shown: dict[Key, tuple[str, Shares]] = {}
+        self._shown: dict[Key, Workload] = {}
         self._gone: dict[str, None] = {}
 
     def ledger(self, key: Key) -> ClaimLedger:
@@ -213,7 +213,7 @@ class ClaimIndex:
             self._shown.pop(meta.key, None)
             self._remember_deleted(meta.uid)
         else:
-            self._shown[meta.key] = (meta.uid, new.placements)
+            self._shown[new.info.key] = new
         there = self._ledgers.get(meta.namespace, {})
         claimed = [key for key, each in there.items() if each.knows(meta.uid)]
         self.recount(*claimed)
@@ -230,10 +230,10 @@ class ClaimIndex:
     def seen(self, key: Key, uid: str) -> Shares | None:
         """Return the shares that a Workload shows; None if it is known to be gone."""
         shown = self._shown.get(key)
-        if uid in self._gone or (shown is not None and shown[0] != uid):
+        if uid in self._gone or (shown is not None and shown.metadata.uid != uid):
             return None
         # An unknown Workload may be on its way through the watch: it shows nothing yet.
-        return shown[1] if shown is not None else {}
+        return shown.placements if shown is not None else {}
 
     def claimed(self, keys: Iterable[Key]) -> list[Key]:
         return [

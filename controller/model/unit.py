@@ -66,7 +66,7 @@ from machinery.types.api import (
 )
 from machinery.types.bounds import MOST_UNITS, between, quoted
 from machinery.types.lean import lean
-from machinery.types.metadata import Key, Meta
+from machinery.types.metadata import Key, Meta, shared
 from machinery.types.selectors import LabelSelector, SelectorPart, flattened, label_selector
 from machinery.types.taints import Toleration
 from machinery.types.workload_api import ReservedShare
@@ -376,7 +376,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         created=meta.creation_timestamp,
         scheduler_name=spec.scheduler_name,
         priority=spec.priority,
-        labels={**labels, **meta.labels},
+        labels=labels if meta.labels.items() <= labels.items() else {**labels, **meta.labels},
         unit_labels=labels if pod_meta or pod else meta.labels,
         bindings=bindings,
         api_version=template.api_version,
@@ -392,7 +392,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         guarded_kinds=_guarded(spec),
         served_kinds=_served(spec),
         target_cluster=spec.target_cluster,
-        cluster_selector=flattened(spec.cluster_selector),
+        cluster_selector=flattened(spec.cluster_selector) or _NOTHING,
         cluster_affinity=spec.cluster_affinity,
         affinity=spec.workload_affinity,
         anti_affinity=spec.workload_anti_affinity,
@@ -406,7 +406,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         shape=shape,
         pod=podtemplate.skeleton(pod_meta, pod),
         overridden=changes,
-        alongside=alongside(spec.manifests, changes.raw if changes else b""),
+        alongside=alongside(spec.manifests, changes.raw if changes else b"") or _NOTHING,
         left=_outliving(spec, template, changes.raw if changes else b""),
         most_request=most_of(changes) if changes is not None else _NOTHING,
         controller=_controller(meta),
@@ -566,7 +566,7 @@ def _controller(meta: Meta) -> tuple[str, str, str, str]:
 def _parts(text: str) -> tuple[str, str, str]:
     """Split a hash in three; a part that an older release did not write is empty."""
     first, second, third = (*text.split("-", 2), "", "")[:3]
-    return first, second, third
+    return shared(first), shared(second), shared(third)
 
 
 def _bindings(*places: Mapping[str, str]) -> tuple[str, ...]:
@@ -682,7 +682,7 @@ def _in_one_form(weight: DistributionWeight) -> DistributionWeight:
 def _hash(value: Any) -> str:
     """Stable over restarts and releases: canonical JSON, sorted keys."""
     encoded = msgspec.json.encode(value, order="deterministic")
-    return hashlib.blake2b(encoded, digest_size=8).hexdigest()
+    return shared(hashlib.blake2b(encoded, digest_size=8).hexdigest())
 
 
 def _profile(spec: WorkloadSpec) -> Profile:
