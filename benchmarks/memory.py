@@ -7,8 +7,9 @@ many Workloads are Running. With `benchmarks.sessions` (memory for each member s
 need of any number of members; fifty API servers do not fit beside each other on one machine, so the
 printed figure for 50 members is the sum of the two.
 
-With `--kept` no server is started: the figure is what the propagator's informer keeps of a Workload
-that runs on one member, with its indexes.
+With `--kept` no server is started: the figures are what the propagator's informer keeps of a
+Workload that runs on one member, with its indexes, and what the controller keeps of it in its
+informer, its cache and the ledgers of its features.
 """
 
 from __future__ import annotations
@@ -26,12 +27,17 @@ from typing import Any
 import msgspec
 
 from benchmarks.ground import SPACE, Process, clients, playground, workload
+from controller.app import Controller, ControllerSettings
+from controller.model.objects import MemberCluster
+from controller.model.objects import Workload as DecidedWorkload
+from controller.model.unit import workload_info
 from crds.names import FINALIZER
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.clock import SystemClock
 from machinery.config.kubeconfig import Connection
 from machinery.types import conditions
+from machinery.types.metadata import Meta
 from propagator.hub.workloads import HubWorkloads
 from propagator.shares import ShareTable
 from propagator.types.kept import kept
@@ -143,6 +149,30 @@ def measure_kept(count: int) -> None:
     print(f"{count} Workloads in the propagator's informer: {size / 1024 / count:.2f} KiB each")
 
 
+def measure_decided(count: int) -> None:
+    """Measure a Workload in the controller's informer, cache and ledgers."""
+    hub = ApiClient(Connection(server="https://hub.invalid"), name="hub")
+    controller = Controller(ControllerSettings(connection=hub.connection), hub)
+    for number in range(3):
+        meta = Meta(name=f"member-{number}", uid=f"m{number}", resource_version=str(10**9))
+        controller.clusters.observe(MemberCluster(metadata=meta))
+    answers = []
+    for number in range(count):
+        body = running(number)
+        read = msgspec.json.decode(msgspec.json.encode(body), type=DecidedWorkload)
+        decided = workload_info(read).hash
+        body["status"]["decision"] = {"id": f"d-{number}", "hash": decided}
+        answers.append(msgspec.json.encode(body))
+    decoder = msgspec.json.Decoder(DecidedWorkload)
+    gc.collect()
+    tracemalloc.start()
+    for answer in answers:
+        controller.workloads.upsert(decoder.decode(answer))
+    gc.collect()
+    size = tracemalloc.get_traced_memory()[0]
+    print(f"{count} Workloads in the controller's cache: {size / 1024 / count:.2f} KiB each")
+
+
 def main(members: int, count: int) -> None:
     """Start the playground, measure, end it."""
     with playground(members=members) as folder:
@@ -157,5 +187,7 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     if arguments.kept:
         measure_kept(arguments.workloads)
+        tracemalloc.stop()
+        measure_decided(arguments.workloads)
     else:
         main(arguments.members, arguments.workloads)
