@@ -353,7 +353,8 @@ class Leftovers:
         """The view of the hub must be fresh. Raises TransportError."""
         for uid in sorted(u for u in session.uids_of(key) if not self._workloads.known(u)):
             if (found := session.assignment(uid)) is not None:
-                if await self._is_over(found, key):
+                # Until its report names that no more, it would be ordered once more.
+                if uid not in session.unassigned and await self._is_over(found, key):
                     await self._assignments.forget(session, uid)
                 continue
             if not await self._brake.allows(session, uid):

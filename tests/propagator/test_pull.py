@@ -912,6 +912,9 @@ async def test_what_workloads_left_that_the_hub_does_not_know_is_swept() -> None
         await world.until(lambda: not left(world))
         await world.until(lambda: len(world.hub.all(ASSIGNMENTS)) == 1)
         await world.until(lambda: "unassigned" not in world.report())
+        sent = world.writes_of("stowage-propagator")
+        made = [path for _, method, path in sent if method == "POST" and "/assignments?" in path]
+        assert len(made) == 4, "each once"
         assert len(objects(world, "paris", "configmaps")) == 2, "another hub's, and web's"
         member = world.members["paris"]
         for plural, name in (("deployments", "web"), ("configmaps", "web-conf")):
