@@ -27,6 +27,23 @@ def parsed(text: str) -> tuple[int, ...]:
     return tuple(map(int, found.groups())) if found else ()
 
 
+def older(one: str, other: str) -> bool:
+    """Return whether a release comes before another; a pre-release does before its release.
+
+    False where either is none.
+    """
+    return bool(parsed(one) and parsed(other)) and _order(one) < _order(other)
+
+
+def _order(text: str) -> tuple[tuple[int, ...], bool]:
+    return parsed(text), not _PRE.match(text)
+
+
+_PRE = re.compile(
+    r"\d+\.\d+\.\d+(-|[._]?(a|b|c|rc|alpha|beta|pre|preview|dev)[-._]?\d*(\+|$|\.dev))"
+)
+
+
 def neighbours(one: str, other: str) -> bool:
     """Return whether both may run beside each other: at most one minor version apart."""
     older, newer = sorted((parsed(one), parsed(other)))

@@ -22,7 +22,7 @@ from crds.membercluster import (
 from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
 from machinery import logs
 from machinery.api.resources import MEMBER_CLUSTERS
-from machinery.release import parsed, release
+from machinery.release import older, release
 from machinery.runtime.store import number
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types import conditions
@@ -166,7 +166,7 @@ def _conditions(
 def too_old(session: PullSession) -> str:
     """Return why the member gets nothing new, or "": what it runs stays."""
     least, has = oldest_served(release()), session.told.release
-    if not least or not parsed(has) or parsed(has) >= parsed(least):
+    if not older(has, least):
         return ""
     return f"{session.name}: its agent is of release {has}, and this hub serves {least} and younger"
 
