@@ -125,14 +125,14 @@ def shards(
 
     async def look(api: Any) -> None:
         found = await sharding.read(api, hub.system_namespace)
-        lines = [
-            table(
-                sharding.table_rows(found, number), ["shard", "holder", "term", "members", "state"]
-            )
-        ]
+        loads = sharding.Loads()
+        if output == "table":  # programs are told neither
+            loads = await sharding.loads(api, hub.system_namespace, found.shards)
+        columns = ["shard", "holder", "term", "members", "workloads", "memory", "state"]
+        lines = [table(sharding.table_rows(found, number, loads), columns)]
         if number is not None:
             lines.append(
-                f"{found.moved(number)} of {len(found.members)} members change their shard; "
+                f"{found.moved(number):,} of {len(found.members):,} members change their shard; "
                 "nothing on a member is written for it"
             )
         if found.fault:

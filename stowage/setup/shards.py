@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from crds.names import ANNOTATION_SHARDS, PROPAGATOR_CONFIG
 from machinery.api.client import ApiClient
@@ -16,15 +19,17 @@ from machinery.api.resources import (
     LEASES,
     MEMBER_CLUSTERS,
     PODS,
+    WORKLOADS,
     Resource,
 )
 from machinery.clock import stored_time
-from machinery.errors import NotFound
-from machinery.types import conditions
+from machinery.errors import NotFound, TransportError
+from machinery.types import conditions, quantities
 from machinery.types.shards import MOST_SHARDS, config_fault, lease_name, owner, shards_of
 from stowage.console import words
 
 _BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+_USAGES = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
 PROCESS = "propagator"
 NAME = f"stowage-{PROCESS}"
 """Of the Deployment and of its PodDisruptionBudget."""
@@ -124,6 +129,75 @@ async def read(hub: ApiClient, namespace: str) -> Sharding:
     )
 
 
+@dataclass(frozen=True)
+class Loads:
+    """What the shards have to do, for people."""
+
+    workloads: Sequence[int] = ()
+    """How many Workloads have something on members of each shard."""
+    memory: Mapping[str, int] = field(default_factory=dict)
+    """Bytes, by pod; empty where the hub measures none."""
+
+    def texts(self, row: Mapping[str, Any]) -> dict[str, str]:
+        """Return the columns of a row of `Sharding.rows`."""
+        shard, pod = row["shard"], str(row["holder"]).partition("_")[0]
+        known = shard is not None and shard < len(self.workloads)
+        return {
+            "workloads": f"{self.workloads[shard]:,}" if known else "-",
+            "memory": f"{self.memory[pod] / 2**30:.1f} GiB" if pod in self.memory else "-",
+        }
+
+
+class _Place(msgspec.Struct):
+    cluster: str = ""
+
+
+class _Entry(msgspec.Struct):
+    name: str = ""
+
+
+class _Status(msgspec.Struct):
+    placements: list[_Place] = []
+    clusters: list[_Entry] = []
+
+
+class _Workload(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Page(msgspec.Struct):
+    items: list[_Workload] | None = None
+
+
+async def loads(hub: ApiClient, namespace: str, shards: int) -> Loads:
+    """What may not be read, or is not measured there, is left out."""
+    workloads, memory = list[int](), dict[str, int]()
+    with suppress(TransportError):
+        workloads = await _counted(hub, shards)
+    with suppress(TransportError):
+        usages = await hub.list(_USAGES, namespace=namespace, label_selector=f"app={NAME}")
+        memory = {each["metadata"]["name"]: _used(each) for each in usages["items"]}
+    return Loads(workloads, memory)
+
+
+async def _counted(hub: ApiClient, shards: int) -> list[int]:
+    counts = [0] * shards
+    async for page in hub.pages(WORKLOADS):
+        for each in _pages.decode(page).items or ():
+            said = each.status
+            names = {p.cluster for p in said.placements} | {e.name for e in said.clusters}
+            for shard in {owner(name, shards) for name in names}:
+                counts[shard] += 1
+    return counts
+
+
+def _used(usage: Mapping[str, Any]) -> int:
+    return sum(quantities.value(each["usage"]["memory"]) for each in usage["containers"])
+
+
+_pages = msgspec.json.Decoder(_Page)
+
+
 def _said(config: Mapping[str, Any] | None) -> str:
     return str(((config or {}).get("data") or {}).get("shards", ""))
 
@@ -220,17 +294,17 @@ def _named(manifest: Mapping[str, Any], kind: str) -> bool:
     return bool(manifest["kind"] == kind and manifest["metadata"]["name"] == NAME)
 
 
-def table_rows(sharding: Sharding, to: int | None) -> list[dict[str, Any]]:
+def table_rows(sharding: Sharding, to: int | None, loads: Loads) -> list[dict[str, Any]]:
     """Return what a table shows; with `to`, what becomes of it with that number of shards."""
     blank = {None: "-", "": "-"}
     listed = sharding.to_dict(to)["shards"]
-    rows = [{k: blank.get(v, v) for k, v in row.items()} for row in listed]
+    rows = [{k: blank.get(v, v) for k, v in row.items()} | loads.texts(row) for row in listed]
     if to is None:
         return rows
     for shard, row in enumerate(rows):
         if shard >= sharding.shards:
             spare = shard - sharding.shards < len(sharding.spares)
-            row["state"] = "taken by a spare" if spare else "needs a process"
+            row["state"] = "would be taken by the spare" if spare else "needs a process"
         members, becomes = row["members"], row["becomes"]
         row["members"] = members if members == becomes else f"{members} → {becomes}"
     return rows

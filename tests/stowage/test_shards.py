@@ -9,7 +9,15 @@ from typing import Any, cast
 import pytest
 
 from crds.names import SYSTEM_NAMESPACE
-from machinery.api.resources import CONFIG_MAPS, DEPLOYMENTS, LEASES, MEMBER_CLUSTERS, PODS
+from machinery.api.resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    LEASES,
+    MEMBER_CLUSTERS,
+    PODS,
+    WORKLOADS,
+    Resource,
+)
 from machinery.clock import microtime
 from machinery.types.shards import lease_name, owner
 from stowage.setup import install, shards
@@ -61,9 +69,37 @@ async def test_a_ready_process_without_a_shard_is_a_spare() -> None:
     *held, spare = found.rows()
     assert [row["state"] for row in held] == ["Held", "Held"]
     assert spare == {"shard": None, "holder": "p00", "term": None, "members": 0, "state": "Spare"}
-    assert [row["shard"] for row in shards.table_rows(found, None)] == [0, 1, "-"]
-    states = [row["state"] for row in shards.table_rows(found, 4)]
-    assert states == ["Held", "Held", "taken by a spare", "needs a process"]
+    none = shards.Loads()
+    assert [row["shard"] for row in shards.table_rows(found, None, none)] == [0, 1, "-"]
+    states = [row["state"] for row in shards.table_rows(found, 4, none)]
+    assert states == ["Held", "Held", "would be taken by the spare", "needs a process"]
+
+
+@pytest.mark.proves("SC31")
+async def test_the_table_has_the_workloads_of_each_shard_and_the_memory_of_its_process() -> None:
+    hub = hub_of(2, held=2)
+    of = [next(name for name in MEMBERS if owner(name, 2) == shard) for shard in (0, 1)]
+    placed = {"web": [of[0]], "both": of, "none": []}
+    for name, clusters in placed.items():
+        placements = [{"cluster": each, "replicas": 1} for each in clusters[:1]]
+        entries = [{"name": each} for each in clusters[1:]]
+        body = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload"}
+        status = {"placements": placements, "clusters": entries}
+        hub.put(WORKLOADS, {**body, "metadata": {"name": name}, "spec": {}, "status": status})
+    found = await shards.read(cast("Any", hub), SYSTEM_NAMESPACE)
+    loads = await shards.loads(cast("Any", hub), SYSTEM_NAMESPACE, found.shards)
+    rows = shards.table_rows(found, 3, loads)
+    assert [row["workloads"] for row in rows] == ["2", "1", "-"]
+    assert [row["memory"] for row in rows] == ["-"] * 3, "the hub measures none"
+    labels = {"app": "stowage-propagator"}
+    used = {
+        "metadata": {"name": "p1", "namespace": SYSTEM_NAMESPACE, "labels": labels},
+        "containers": [{"usage": {"memory": "629145Ki"}}],
+    }
+    hub.put(Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics"), used)
+    loads = await shards.loads(cast("Any", hub), SYSTEM_NAMESPACE, found.shards)
+    rows = shards.table_rows(found, None, loads)
+    assert [row["memory"] for row in rows] == ["-", "0.6 GiB"]
 
 
 @pytest.mark.proves("SC10")
@@ -90,7 +126,7 @@ async def test_a_dry_run_shows_what_moves(number: int) -> None:
     assert found.moved(number) == len(moves) > 0
     said = found.to_dict(number)
     assert said["moved"] == len(moves)
-    rows = shards.table_rows(found, number)
+    rows = shards.table_rows(found, number, shards.Loads())
     assert len(rows) == max(number, 3)
     assert [row["becomes"] for row in said["shards"]] == [row["becomes"] for row in rows]
     assert sum(row["becomes"] for row in said["shards"]) == len(MEMBERS)
