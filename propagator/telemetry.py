@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from crds.assignment import AssignmentState
+from crds.membercluster import ReadyReason
 from machinery import metrics, tracing
 from machinery.clock import Clock, stopwatch
 from machinery.tracing import TraceIds, TraceSpan, Value
@@ -106,8 +107,16 @@ def _last_seen(sessions: Iterable[MemberSession], clock: Clock) -> metrics.Sampl
 
 
 def _silent(sessions: Iterable[MemberSession]) -> metrics.Samples:
-    pulled = (each for each in sessions if isinstance(each, PullSession))
-    return {(each.name,): each.silent_seconds for each in pulled}
+    """Of members that have an agent, or should."""
+    return {
+        (each.name,): each.silent_seconds
+        for each in sessions
+        if isinstance(each, PullSession) and not _revoked(each)
+    }
+
+
+def _revoked(session: PullSession) -> bool:
+    return session.verdict is not None and session.verdict.reason is ReadyReason.AGENT_REVOKED
 
 
 def _assignments(sessions: Iterable[MemberSession]) -> metrics.Samples:

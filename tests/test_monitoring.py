@@ -232,6 +232,14 @@ CASES: dict[tuple[str, int], tuple[Series, Series]] = {
         {"stowage_shards_unheld": since(1, 1, before=0)},
         {"stowage_shards_unheld": OFF},
     ),
+    ("StowageAgentSilent", 0): (
+        {'stowage_agent_silent_seconds{member_cluster="m1"}': since(5, 61, before=0)},
+        {'stowage_agent_silent_seconds{member_cluster="m1"}': steady(60)},
+    ),
+    ("StowageAgentOld", 0): (
+        {'stowage_agent_old{member_cluster="m1"}': since(15, 1, before=0)},
+        {'stowage_agent_old{member_cluster="m1"}': since(14, 1, before=0)},
+    ),
     ("StowageMemberUnreachable", 0): (
         {'stowage_cluster_ready{member_cluster="m1"}': since(5, 0, before=1)},
         {'stowage_cluster_ready{member_cluster="m1"}': since(4, 0, before=1)},

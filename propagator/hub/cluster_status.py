@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from crds.membercluster import (
     ReadyReason,
 )
 from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
-from machinery import logs
+from machinery import logs, metrics
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.release import older, release
 from machinery.runtime.store import number
@@ -282,20 +283,44 @@ def _measured(before: Mapping[str, Any], health: HealthProbe) -> dict[str, Any]:
     return measured
 
 
-def _urgent(cluster: MemberCluster, session: MemberSession, verdict: MemberHealth) -> bool:
+class Cause(StrEnum):
+    """What sets a report of a MemberCluster off; all but the last are written at once."""
+
+    READY = "Ready"
+    IDENTITY = "Identity"
+    SWEEP_HELD = "SweepHeld"
+    CAPACITY = "Capacity"
+    """Or anything else that changes with what runs there."""
+
+
+def _cause(cluster: MemberCluster, session: MemberSession, verdict: MemberHealth) -> Cause:
     ready, status = ready_condition(cluster.status), cluster.status
     told = (ready.get("status"), ready.get("reason"), ready.get("observedGeneration"))
     if told != (str(verdict.ready), verdict.reason.value, session.generation):
-        return True
+        return Cause.READY
     link = session.link
     if link is not None and verdict.ready and link.cluster_id:
         identity = link.note(cluster)
         if any(status.get(field) != identity.get(field) for field in _IDENTITY):
-            return True
+            return Cause.IDENTITY
     if session.held is None:
-        return False
+        return Cause.CAPACITY
     held = conditions.find(status, MemberClusterCondition.SWEEP_HELD).get("reason")
-    return held != (session.held.reason and session.held.reason.value)
+    same = held == (session.held.reason and session.held.reason.value)
+    return Cause.CAPACITY if same else Cause.SWEEP_HELD
+
+
+REPORTS = metrics.counter(
+    "stowage_capacity_reports",
+    "Writes of the status of MemberClusters, by what set them off",
+    ("cause",),
+    zero=[(each.value,) for each in Cause],
+)
+AGENT_OLD = metrics.GaugeFunc(
+    "stowage_agent_old",
+    "1 while the agent of a member in mode Pull is older than this hub serves, 0 otherwise",
+    ("member_cluster",),
+)
 
 
 LOG = logs.get(__name__)
@@ -330,6 +355,7 @@ class ClusterStatusWriter:
         self._membership.on_change(self._members_changed)
         self._registry.on_facts(self._queue.add)
         self._clusters.add_handler(self._cluster_changed)
+        AGENT_OLD.set_function(self._old)
 
     async def run(self) -> None:
         await work(self._queue, self._publish, workers=_WORKERS, log=LOG)
@@ -341,6 +367,11 @@ class ClusterStatusWriter:
     def _members_changed(self) -> None:
         for name in self._registry.names():
             self._queue.add(name)
+
+    def _old(self) -> metrics.Samples:
+        sessions = map(self._registry.get, self._registry.names())
+        pulled = (each for each in sessions if isinstance(each, PullSession))
+        return {(each.name,): float(bool(too_old(each))) for each in pulled}
 
     async def _publish(self, name: str) -> float | None:
         cluster = self._clusters.get(("", name))
@@ -354,10 +385,8 @@ class ClusterStatusWriter:
         if session.verdict.ready and not stored and not compared:
             return None  # first what other shards are told of its shares; that queues the key again
         now = self._clock.monotonic()
-        if (
-            not _urgent(cluster, session, session.verdict)
-            and (wait := self._wait(session, now)) > 0
-        ):
+        cause = _cause(cluster, session, session.verdict)
+        if cause is Cause.CAPACITY and (wait := self._wait(session, now)) > 0:
             return wait
         session.next_status = now + PERIOD
         link = session.link
@@ -377,6 +406,7 @@ class ClusterStatusWriter:
             cluster = await self._label(cluster, labels)
         if changed := merging(cluster.status, status):
             cluster = await self._patch(cluster, changed)
+            REPORTS.labels(cause.value).inc()
             session.next_status = now + max(PERIOD, len(self._clusters) / WRITES_PER_SECOND)
         self._counts(session, cluster.metadata.resource_version, placed, report)
         return None

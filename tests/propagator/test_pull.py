@@ -28,6 +28,7 @@ from crds.names import (
     OWNER_PREFIX,
     SYSTEM_NAMESPACE,
 )
+from machinery import metrics
 from machinery.api.client import ApiClient
 from machinery.api.resources import (
     ASSIGNMENTS,
@@ -64,6 +65,11 @@ def uid_of(world: PullWorld, name: str) -> str:
 
 def reason(world: PullWorld, member: str = "paris") -> str:
     return str(conditions.find(world.cluster(member), "Ready").get("reason"))
+
+
+def scraped(metric: str, member: str = "paris") -> Any:
+    """What a scrape tells of the member; None without a series."""
+    return metrics.REGISTRY.get_sample_value(metric, {"member_cluster": member})
 
 
 def plain(found: Json) -> Json:
@@ -350,7 +356,9 @@ async def test_an_agent_that_stops_is_told_within_75_seconds() -> None:
     async with world.propagating():
         async with world.agent():
             await placed(world, m1=1, paris=1)
+        assert scraped("stowage_agent_silent_seconds") is not None
         await world.until(lambda: reason(world) == "AgentSilent", seconds=75, step=0.5)
+        assert scraped("stowage_agent_silent_seconds") >= 60
         await world.until(lambda: propagated(world, "web") == "ClusterUnreachable")
         state = {each["name"]: each["state"] for each in world.status("web")["clusters"]}
         assert state == {"m1": "Running", "paris": "Unreachable"}
@@ -648,6 +656,7 @@ async def test_an_agent_that_is_too_old_keeps_what_it_has_and_gets_nothing_new(
             world.put(WORKLOADS, workload("new"))
             world.place("new", paris=1)
             await world.until(lambda: conditions.holds(world.cluster("paris"), "AgentOld"))
+            assert scraped("stowage_agent_old") == 1
             await world.calm(5)
             assert [each["metadata"]["name"] for each in world.deployments("paris")] == ["web"]
             world.place("web", paris=3)
@@ -1047,3 +1056,4 @@ async def test_a_report_that_is_gone_needs_an_operator() -> None:
         await world.until(lambda: reason(world) == "AgentRevoked")
         message = conditions.find(world.cluster("paris"), "Ready")["message"]
         assert "its MemberReport is gone: run `stowage invite paris --renew`" in message
+        assert scraped("stowage_agent_silent_seconds") is None, "there is no agent to be silent"

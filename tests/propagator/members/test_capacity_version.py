@@ -189,7 +189,9 @@ async def publishing(
     context: Any = Context(
         hub=hub,
         clusters=clusters,
-        registry=SimpleNamespace(on_facts=facts.append, get=lambda name: session),
+        registry=SimpleNamespace(
+            on_facts=facts.append, get=lambda name: session, names=lambda: ["m1"]
+        ),
         recorder=SimpleNamespace(event=lambda *_, **__: None),
         clock=clock,
     )

@@ -12,12 +12,13 @@ from typing import Any, cast
 import pytest
 
 from crds.membercluster import ReadyReason, SweepHeldReason
+from machinery import metrics
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.runtime.informer import Informer
 from machinery.tasks import end
 from machinery.types.conditions import find
 from machinery.types.metadata import Meta
-from propagator.hub.cluster_status import WRITES_PER_SECOND, ClusterStatusWriter
+from propagator.hub.cluster_status import WRITES_PER_SECOND, Cause, ClusterStatusWriter
 from propagator.members.capacity.kept import Node
 from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.health import CONNECTED, Contact, HealthProbe, Probe, unreachable
@@ -86,7 +87,9 @@ class Fleet:
         context: Any = Context(
             hub=self.hub,
             clusters=clusters,
-            registry=SimpleNamespace(on_facts=self.told.append, get=self.sessions.get),
+            registry=SimpleNamespace(
+                on_facts=self.told.append, get=self.sessions.get, names=lambda: self.names
+            ),
             recorder=SimpleNamespace(event=lambda *_, **__: None),
             clock=self.clock,
         )
@@ -135,6 +138,17 @@ def fleet() -> Fleet:
     return Fleet(MEMBERS)
 
 
+def reports() -> Counter[str]:
+    """How many a scrape tells, by their cause."""
+    name = "stowage_capacity_reports_total"
+    return Counter(
+        {
+            each.value: int(metrics.REGISTRY.get_sample_value(name, {"cause": each.value}) or 0)
+            for each in Cause
+        }
+    )
+
+
 @pytest.mark.proves("SC23")
 async def test_the_capacity_of_all_members_takes_fifty_writes_a_second(fleet: Fleet) -> None:
     async with fleet.reported():
@@ -163,9 +177,12 @@ async def test_what_a_decision_hangs_on_waits_for_nobody(fleet: Fleet) -> None:
         lost.verdict = unreachable("no answer")
         moved.link.cluster_id = "another"
         held.held = HeldSweep(next(iter(SweepHeldReason)), "many would go", 12)
+        before = reports()
         for each in (lost, moved, held):
             fleet.told[0](each.name)
         await fleet.clock.advance(0)
+        at_once = reports() - before
+        assert at_once == Counter({"Ready": 1, "Identity": 1, "SweepHeld": 1})
         assert find(fleet.stored("m7"), "Ready")["reason"] == ReadyReason.UNREACHABLE
         assert fleet.stored("m8")["clusterID"] == "another"
         assert find(fleet.stored("m9"), "SweepHeld")["status"] == "True"
