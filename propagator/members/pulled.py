@@ -31,9 +31,9 @@ from machinery.clock import stored_time
 from machinery.errors import Forbidden, NotFound, TransportError
 from machinery.runtime.informer import Informer
 from machinery.types.api import MemberReportStatus, UnassignedWorkload
-from machinery.types.bounds import NAME, clean
+from machinery.types.bounds import MOST_AMOUNT, NAME, clean
 from machinery.types.metadata import Key, Object
-from machinery.types.quantities import exact
+from machinery.types.quantities import exact, render
 from propagator.members.cluster_identity import ClusterIdentity
 from propagator.members.health import MemberHealth
 from propagator.members.objects import Mark, version_number
@@ -45,6 +45,8 @@ from propagator.types.workload import Workload
 DWELL_SECONDS = 600.0
 """How long more than twice the room has to be told before it counts."""
 MOST_GROWTH = 2
+MOST_RESOURCES = 256
+"""Resources whose last amount is remembered: their names are the agent's own."""
 _PINNED = ("provider", "version")
 _ROOM = ("nodeGroups", "capacity")
 
@@ -56,6 +58,8 @@ class Believed:
         self._since = math.inf
         self._base: Mapping[str, Fraction] = {}
         """The room before it last grew."""
+        self._last: Mapping[str, Fraction] = {}
+        """What last counted of each resource, also of one that is told as none meanwhile."""
         self._grew = -math.inf
 
     @property
@@ -74,33 +78,50 @@ class Believed:
                 known[name] = old
                 said = clean(str(told[name]), NAME)
                 differs.append(f"{name} is told as {said} and counts as {old}")
-        if self._holds(_room(stored), _room(told), now):
+        before, room = self._known(_room(stored)), _room(told)
+        if held := self._held(before, room, now):
             for name in _ROOM:
                 known.pop(name, None)
             known |= {name: stored[name] for name in _ROOM if name in stored}
+            for name in held:
+                old = _text(name, before.get(name, Fraction()))
+                new = _text(name, room[name])
+                differs.append(f"allocatable {name} is told as {new} and counts as {old}")
             differs.append(
-                "more than twice the room is told: it counts once that has been so for "
-                f"{DWELL_SECONDS:.0f} s"
+                f"more than twice the room counts once it has been told for {DWELL_SECONDS:.0f} s"
             )
         return known, differs
 
-    def _holds(
-        self, stored: Mapping[str, Fraction], told: Mapping[str, Fraction], now: float
-    ) -> bool:
-        base = self._base if now - self._grew < DWELL_SECONDS else stored
-        if _more(told, base, MOST_GROWTH):
+    def _known(self, stored: Mapping[str, Fraction]) -> Mapping[str, Fraction]:
+        """Return what counts, with what counted last of resources that are told as none."""
+        now = {name: amount for name, amount in stored.items() if amount > 0}
+        former = {name: amount for name, amount in self._last.items() if name not in now}
+        self._last = dict([*now.items(), *former.items()][:MOST_RESOURCES])
+        return self._last
+
+    def _held(
+        self, before: Mapping[str, Fraction], told: Mapping[str, Fraction], now: float
+    ) -> list[str]:
+        """Return the resources of which too much is told."""
+        base = self._base if now - self._grew < DWELL_SECONDS else before
+        if more := _more(told, base, MOST_GROWTH):
             self._since = min(self._since, now)
             if now - self._since < DWELL_SECONDS:
-                return True
+                return more
             base = told
         self._since = math.inf
-        if _more(told, stored):
+        if _more(told, before):
             self._base, self._grew = base, now
-        return False
+        return []
 
 
-def _more(room: Mapping[str, Fraction], than: Mapping[str, Fraction], times: int = 1) -> bool:
-    return any(0 < than[name] * times < room.get(name, 0) for name in than)
+def _more(room: Mapping[str, Fraction], than: Mapping[str, Fraction], times: int = 1) -> list[str]:
+    return sorted(n for n, amount in than.items() if 0 < amount * times < room.get(n, 0))
+
+
+def _text(resource: str, amount: Fraction) -> str:
+    units = int(amount * 1000) if resource == "cpu" else int(amount)
+    return render(resource, min(units, MOST_AMOUNT))
 
 
 def _room(status: Mapping[str, Any]) -> dict[str, Fraction]:

@@ -772,6 +772,8 @@ async def test_another_provider_and_ten_times_the_room_are_not_believed_at_once(
         message = conditions.find(now, "ReportDiffers")["message"]
         assert "elsewhere" in message
         assert str(before["provider"]) in message
+        old = before["capacity"]["allocatable"]["cpu"]
+        assert f"allocatable cpu is told as 80 and counts as {old}" in message
         world.hub.edit(MEMBER_CLUSTERS, "paris", {"spec": {"reported": "Accepted"}})
         await world.until(lambda: world.cluster("paris")["provider"] == "elsewhere")
         assert world.cluster("paris")["capacity"] == before["capacity"]

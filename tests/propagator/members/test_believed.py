@@ -69,3 +69,24 @@ def test_less_room_counts_at_once_and_an_amount_of_any_size_is_read() -> None:
     assert member.cpu == "10"
     member.tell(room("2"))
     assert member.cpu == "2"
+
+
+@pytest.mark.proves("PL17")
+@pytest.mark.parametrize("none", [{"cpu": "0"}, {}, {"memory": "1Gi"}])
+def test_room_that_is_told_as_none_for_a_while_grows_no_faster(none: dict[str, str]) -> None:
+    member = Told(room("10"))
+    member.tell({"capacity": {"nodes": 0, "allocatable": none}, "nodeGroups": []})
+    assert member.tell(room("100"))
+    assert member.status["capacity"]["allocatable"] == none
+    assert member.tell(room("20")) == []
+    assert member.cpu == "20", "what it had is back"
+
+
+@pytest.mark.proves("PL17")
+def test_what_is_held_back_is_named_with_the_old_amount_and_the_new_one() -> None:
+    member = Told({"capacity": {"allocatable": {"cpu": "8", "memory": "4Gi", "pods": "110"}}})
+    more = {"capacity": {"allocatable": {"cpu": "80500m", "memory": "40Gi", "pods": "110"}}}
+    said = "; ".join(member.tell(more))
+    assert "allocatable cpu is told as 80500m and counts as 8" in said
+    assert "allocatable memory is told as 40Gi and counts as 4Gi" in said
+    assert "pods" not in said
