@@ -330,6 +330,8 @@ class _Reads:
         self.config: Informer[_ConfigMap] = Informer(
             hub, CONFIG_MAPS, _ConfigMap, field_selector=f"metadata.name={HUB_CONFIG}", **where
         )
+        for informer in (self.assignments, self.secrets, self.config):
+            informer.crowded = lambda: True  # by other agents
         self._tasks: list[asyncio.Task[None]] = []
         self.carrier: Carrier | None = None
         """Who is told of changes; None between two terms."""

@@ -194,6 +194,8 @@ class PullSession(MemberSession):
             field_selector=f"metadata.name={AGENT_LEASE}",
             clock=clock,
         )
+        for informer in (self.assignments, self.reports, self._leases):
+            informer.crowded = lambda: True  # by the agents, and by sessions of other members
         self._lease: tuple[str, str, int] | None = None
         self._renewed = -math.inf
         self._looked = clock.monotonic()

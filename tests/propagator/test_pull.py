@@ -6,7 +6,7 @@ import base64
 import random
 import string
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import groupby
 from typing import Any, cast
 
@@ -632,6 +632,32 @@ async def test_an_agent_at_rest_costs_the_hub_a_renewal_each_20_seconds() -> Non
             if server == "hub" and method not in ("GET", "WATCH") and "stowage-member" in path
         ]
         assert len(writes) <= 6, writes
+
+
+@pytest.mark.proves("SC33")
+async def test_agents_whose_watches_end_together_list_one_after_the_other() -> None:
+    """And so do the watches of the hub's side. Meanwhile the member counts as there."""
+    members = ("paris", "rome", "oslo", "bern")
+    world = PullWorld(pulled=members)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(world.propagating())
+        for name in members:
+            await stack.enter_async_context(world.agent(name, identity=name))
+        await ready(world)
+        await world.calm(10)
+        world.sent.clear()
+        world.hub.set_back(world.hub.snapshot(), bump=1)
+        lists: dict[str, list[float]] = {"stowage-agent": [], "stowage-propagator": []}
+        for _ in range(80):
+            before = len(world.sent)
+            await world.clock.advance(0.5)
+            for _server, method, path, by, _ in world.sent[before:]:
+                if method == "GET" and "/stowage-member-" in path and "limit=" in path:
+                    lists[by.partition("/")[0]].append(world.clock.monotonic())
+                    assert "limit=50" in path
+        assert {by: len(times) for by, times in lists.items()} == dict.fromkeys(lists, 12)
+        assert all(max(times) - min(times) >= 5 for times in lists.values()), lists
+        assert all(reason(world, name) == "Connected" for name in members)
 
 
 @pytest.mark.proves("PL32")
