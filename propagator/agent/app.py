@@ -19,6 +19,7 @@ import msgspec
 
 from crds.membercluster import MemberMode
 from crds.names import (
+    AGENT,
     AGENT_LEASE,
     ANNOTATION_RELEASE,
     HUB_CONFIG,
@@ -27,7 +28,7 @@ from crds.names import (
 )
 from machinery import logs, metrics
 from machinery.api.client import ApiClient
-from machinery.api.resources import ASSIGNMENTS, CONFIG_MAPS, SECRETS
+from machinery.api.resources import ASSIGNMENTS, CONFIG_MAPS, DEPLOYMENTS, SECRETS
 from machinery.api.server_time import ServerClock
 from machinery.clock import Clock, SystemClock
 from machinery.config.hub_config import hub_connection
@@ -37,6 +38,7 @@ from machinery.http_messages import Request, Response
 from machinery.http_server import HttpServer
 from machinery.release import release, user_agent
 from machinery.runtime.backoff import KeyedBackoff
+from machinery.runtime.event_recorder import EventRecorder, ObjectRef
 from machinery.runtime.informer import Informer
 from machinery.runtime.leader_election import LeaderElector
 from machinery.tasks import end
@@ -55,6 +57,7 @@ from propagator.credentials.agent_credential import (
     WEEK,
     AgentCredential,
     HubAccess,
+    InviteUsed,
     WrongHub,
 )
 from propagator.credentials.agent_image import follow_image
@@ -142,7 +145,7 @@ class _ConfigMap(Object, frozen=True):
 
 
 class Agent:
-    """One instance. `source` gives its credentials."""
+    """One instance. `source` gives its credentials, `recorder` tells Events on the member."""
 
     def __init__(
         self,
@@ -151,8 +154,10 @@ class Agent:
         settings: AgentSettings,
         identity: str,
         clock: Clock | None = None,
+        recorder: EventRecorder | None = None,
     ) -> None:
         self._source = source
+        self._recorder = recorder
         self.settings = settings
         self.identity = identity
         self.clock = clock or SystemClock()
@@ -178,8 +183,10 @@ class Agent:
         self.port = await server.start(self.settings.http_host, self.settings.http_port)
         LOG.info("listening on %s:%d", self.settings.http_host, self.port)
         try:
-            access = await self._obtain()
             async with asyncio.TaskGroup() as tasks:
+                if self._recorder is not None:
+                    tasks.create_task(self._recorder.run())
+                access = await self._obtain()
                 tasks.create_task(self._source.keep())
                 while True:
                     access = await self._serve(access)
@@ -192,7 +199,7 @@ class Agent:
             try:
                 access = await self._source.obtain()
             except StowageError as fault:
-                WRONG_HUB.set(1 if isinstance(fault, WrongHub) else 0)
+                self._tell(fault)
                 self._obstacle = f"{type(fault).__name__}: {fault}"
                 LOG.warning("the hub is not reached: %s", self._obstacle)
                 await self.clock.sleep(pauses.failed("hub", self._obstacle))
@@ -200,6 +207,19 @@ class Agent:
             self._obstacle = ""
             WRONG_HUB.set(0)
             return access
+
+    def _tell(self, fault: StowageError) -> None:
+        """Tell on the member what its hub cannot be told."""
+        WRONG_HUB.set(1 if isinstance(fault, WrongHub) else 0)
+        if self._recorder is not None and isinstance(fault, WrongHub | InviteUsed):
+            api, home = DEPLOYMENTS.api_version, self.settings.namespace
+            self._recorder.event(
+                ObjectRef(api, DEPLOYMENTS.kind, home, AGENT),
+                type="Warning",
+                reason=type(fault).__name__,
+                note=str(fault),
+                action="Connect",
+            )
 
     async def _serve(self, access: HubAccess) -> HubAccess:
         """Serve by that way to the hub; return the next one."""
@@ -248,7 +268,7 @@ class Agent:
                 found = await self._source.learn(facts)
                 WRONG_HUB.set(0)
             except StowageError as fault:
-                WRONG_HUB.set(1 if isinstance(fault, WrongHub) else 0)
+                self._tell(fault)
                 LOG.warning("the new way to the hub is not taken: %s", fault)
                 await self.clock.sleep(FIRST_RETRY)
                 continue
@@ -498,4 +518,9 @@ async def run(settings: AgentSettings, identity: str) -> None:
     async with ApiClient(connection, name="member", user_agent=USER_AGENT) as own:
         clock = SystemClock()
         source = MemberSecret(own, settings=settings, clock=clock)
-        await Agent(source, settings=settings, identity=identity, clock=clock).run()
+        recorder = EventRecorder(
+            own, controller="stowage.dev/agent", instance=identity, clock=clock
+        )
+        await Agent(
+            source, settings=settings, identity=identity, clock=clock, recorder=recorder
+        ).run()

@@ -81,7 +81,11 @@ def agent(home: str, *, image: str, data: Mapping[str, str]) -> list[Manifest]:
                 _may("", "secrets", AGENT, "get", "patch"),
                 _may("", "serviceaccounts/token", MEMBER_ACCOUNT, "create"),
                 _may("apps", "deployments", AGENT, "get", "patch"),
-                {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+                {
+                    "apiGroups": ["", "events.k8s.io"],
+                    "resources": ["events"],
+                    "verbs": ["create", "patch"],
+                },
             ],
         },
         binding(AGENT, home, role=AGENT, account=(home, AGENT), kind="Role"),

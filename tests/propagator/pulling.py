@@ -131,13 +131,16 @@ class PullWorld(World):
         identity: str = "agent-1",
         source: Any = None,
         ahead: float = 0,
+        **more: Any,
     ) -> AsyncIterator[Agent]:
         """`ahead` are the seconds by which its clock is wrong."""
         settings = AgentSettings(http_port=0, identity=identity)
         given = source or Given(member)
         with self._wired():
             clock = Ahead(self.clock, ahead)
-            process = Agent(cast("Any", given), settings=settings, identity=identity, clock=clock)
+            process = Agent(
+                cast("Any", given), settings=settings, identity=identity, clock=clock, **more
+            )
             before = PROCESS.set(identity)
             running = asyncio.create_task(process.run())
             PROCESS.reset(before)

@@ -38,11 +38,14 @@ from machinery.api.resources import (
     WORKLOAD_GROUPS,
     WORKLOADS,
 )
-from machinery.errors import NotFound
+from machinery.errors import NotFound, StowageError
+from machinery.runtime.event_recorder import EventRecorder
 from machinery.types import conditions
+from propagator.credentials.agent_credential import HubAccess, InviteUsed, WrongHub
 from propagator.credentials.agent_image import follow_image
 from stowage.setup.pull import upgrade
 from stowage.setup.sweep import confirm
+from tests.memoryhub import MemoryHub
 from tests.propagator.memory import SPACE
 from tests.propagator.pulling import HUB_UID, Given, PullWorld, contents_of, namespace_of
 from tests.propagator.stage import configmap, deployment
@@ -478,6 +481,37 @@ async def test_an_agent_writes_nothing_for_another_hub() -> None:
             assert versions(world) == before
             writes = [each for each in world.writes_of() if each[0] == "paris"]
             assert not writes
+
+
+class Misled(Given):
+    """What answers at the address is another hub, or gives no token."""
+
+    def __init__(self, fault: StowageError) -> None:
+        super().__init__("paris")
+        self._fault = fault
+
+    async def obtain(self) -> HubAccess:
+        raise self._fault
+
+
+@pytest.mark.proves("PL13", "PL6")
+@pytest.mark.parametrize("fault", [WrongHub("is another hub"), InviteUsed("may be stolen")])
+async def test_another_hub_and_a_used_invitation_are_told_on_the_member(
+    fault: StowageError,
+) -> None:
+    world = PullWorld()
+    there = MemoryHub(clock=world.clock)
+    recorder = EventRecorder(there, controller="c", instance="i", clock=world.clock)
+    wrong = isinstance(fault, WrongHub)
+    async with world.agent(source=Misled(fault), recorder=recorder) as agent:
+        await world.until(there.events)
+        await world.calm(10, step=1.0)
+        (told,) = there.events()
+        assert (told["reason"], told["note"]) == (type(fault).__name__, str(fault))
+        assert told["regarding"]["name"] == AGENT
+        assert type(fault).__name__ in agent.unready()
+        assert metrics.REGISTRY.get_sample_value("stowage_agent_wrong_hub") == wrong
+        assert not world.sent
 
 
 @pytest.mark.proves("PL23")
