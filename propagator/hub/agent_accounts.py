@@ -20,6 +20,7 @@ from crds.names import (
     AGENT_LEASE,
     AGENT_TOKEN_SECRET,
     ANNOTATION_INVITED,
+    ANNOTATION_REVOKED,
     ANNOTATION_TOKEN_ENDS,
     HUB_CONFIG,
     INVITE_ACCOUNT,
@@ -38,7 +39,7 @@ from machinery.api.resources import (
     Resource,
 )
 from machinery.api.verbs import Verbs
-from machinery.clock import stored_time
+from machinery.clock import stored_time, timestamp
 from machinery.errors import AlreadyExists, Forbidden, NotFound
 from machinery.release import parsed, release
 from machinery.runtime.workqueue import WorkQueue, work
@@ -83,6 +84,8 @@ class AgentAccounts:
         self._clock = context.clock
         self._membership = context.membership
         self._seconds = seconds
+        self._left = set[str]()
+        """Namespaces that a revocation has left for ever: a hub that was set back names them."""
         self._queue: WorkQueue[str] = WorkQueue(name="agents", clock=context.clock)
         self._clusters.add_handler(self._cluster_changed)
         self._membership.on_change(self._members_changed)
@@ -94,6 +97,8 @@ class AgentAccounts:
         await work(self._queue, self._reconcile, workers=_WORKERS, log=LOG)
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
+        if new is not None and new.revoked:
+            self._left.add(new.member_namespace)
         if new is not None and new.member_namespace and (old is None or _read(old) != _read(new)):
             self._queue.add(new.name)
 
@@ -114,6 +119,9 @@ class AgentAccounts:
             return None
         if not await is_its_own(self._hub, cluster):
             return NAMESPACE_SECONDS if cluster.pulls else None
+        if not cluster.revoked and cluster.member_namespace in self._left:
+            await self._revoke_again(cluster)
+            return None  # its event brings it
         if cluster.revoked:
             await self._end_accounts(cluster.member_namespace)
             return None
@@ -121,6 +129,13 @@ class AgentAccounts:
         if cluster.invited:
             return await self._admit(cluster)
         return FACTS_SECONDS
+
+    async def _revoke_again(self, cluster: MemberCluster) -> None:
+        told = "the hub was set back to before its agent was revoked: it is revoked again"
+        LOG.warning(told, extra={"object": cluster.name})
+        notes = {ANNOTATION_REVOKED: timestamp(self._clock.now()), ANNOTATION_INVITED: None}
+        meta = {"resourceVersion": cluster.metadata.resource_version, "annotations": notes}
+        await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, {"metadata": meta})
 
     async def _end_accounts(self, namespace: str) -> None:
         """Repeat a revocation that its command did not finish, or that a restored hub has lost."""

@@ -19,6 +19,7 @@ from crds.names import (
     ANNOTATION_HUB,
     ANNOTATION_HUB_VERSION,
     ANNOTATION_KEEP,
+    ANNOTATION_REVOKED,
     ANNOTATION_UNJOIN,
     API_VERSION,
     GIVEN_UP,
@@ -35,6 +36,7 @@ from machinery.api.resources import (
     MEMBER_CLUSTERS,
     MEMBER_REPORTS,
     SECRETS,
+    SERVICE_ACCOUNTS,
     WORKLOAD_GROUPS,
     WORKLOADS,
 )
@@ -492,6 +494,25 @@ class Misled(Given):
 
     async def obtain(self) -> HubAccess:
         raise self._fault
+
+
+@pytest.mark.proves("PL7")
+async def test_a_hub_that_is_set_back_to_before_a_revocation_revokes_again() -> None:
+    world = PullWorld()
+    async with world.propagating(), world.agent():
+        await placed(world, paris=1)
+        before = world.hub.snapshot()
+        await world.calm(3)
+        revoked = {"metadata": {"annotations": {ANNOTATION_REVOKED: "2026-01-02T03:04:05Z"}}}
+        world.hub.edit(MEMBER_CLUSTERS, "paris", revoked)
+        await world.until(lambda: not world.hub.all(SERVICE_ACCOUNTS))
+        world.hub.set_back(before)
+        assert reason(world) == "Connected"
+        assert world.hub.all(SERVICE_ACCOUNTS)
+        await world.until(lambda: not world.hub.all(SERVICE_ACCOUNTS))
+        await world.until(lambda: reason(world) == "AgentRevoked")
+        found = world.hub.read(MEMBER_CLUSTERS, "paris")
+        assert ANNOTATION_REVOKED in found["metadata"]["annotations"]
 
 
 @pytest.mark.proves("PL13", "PL6")
