@@ -165,27 +165,39 @@ class _World:
         info = self._info
         if not info.counted or self._fits(cluster, info.request) >= info.replicas:
             return ""
+        if self._fits(cluster, info.request, tainted=True) >= info.replicas:
+            groups = [g for g in cluster.status.node_groups if self._matches(g)]
+            taints = {taint.text for g in groups for taint in self._untolerated(g)}
+            return f"had nodes with the taint {min(taints)} that the pods do not tolerate"
+        if self._fits(cluster, info.request, tainted=True, unlike=True) >= info.replicas:
+            return "had no node with room that the pods' nodeSelector and node affinity match"
         for resource in sorted(info.request):
             if self._fits(cluster, {resource: info.request[resource]}) < info.replicas:
                 return f"insufficient {resource}"
         return "insufficient room"
 
-    def _fits(self, cluster: MemberCluster, request: Mapping[str, int]) -> int:
+    def _fits(self, cluster: MemberCluster, request: Request, **on: bool) -> int:
+        """`on` lets nodes with taints, and those with other labels, count too."""
         if cluster.spec.virtual or not request:
             return 2**40
         groups = cluster.status.node_groups
-        fits = sum(self._fits_group(group, request) * group.count for group in groups)
+        fits = sum(self._fits_group(group, request, **on) * group.count for group in groups)
         flying = self._flying.get(cluster.metadata.name, ())
-        lost = sum((self._lost(groups, request, *each) for each in flying), Fraction(0))
-        return max(fits - int(lost), 0)
+        lost = [self._lost(groups, request, asks, number, **on) for asks, number in flying]
+        return max(fits - int(sum(lost)), 0)
 
     def _lost(
-        self, groups: Sequence[NodeGroup], request: Request, asks: Request, number: int
+        self,
+        groups: Sequence[NodeGroup],
+        request: Request,
+        asks: Request,
+        number: int,
+        **on: bool,
     ) -> Fraction:
         """Return the room that units in flight may take, as in `controller.snapshot.inflight`."""
         most, reach = Fraction(0), 0
         for group in groups:
-            fits, free = self._fits_group(group, request), free_of(group)
+            fits, free = self._fits_group(group, request, **on), free_of(group)
             if any(n > 2 * free.get(r, 0) for r, n in asks.items()) or not _bears(group.taints, ()):
                 continue
             reach += fits * group.count
@@ -197,14 +209,19 @@ class _World:
                     most = max(most, min(Fraction(-(-asks[r] // t)), asks[r] * slope))
         return min(number * most, Fraction(reach))
 
-    def _fits_group(self, group: NodeGroup, request: Mapping[str, int]) -> int:
-        info = self._info
-        if any(group.labels.get(k, v) != v for k, v in info.place.labels):
-            return 0
-        if not _bears(group.taints, info.place.tolerations):
+    def _fits_group(
+        self, group: NodeGroup, request: Request, *, tainted: bool = False, unlike: bool = False
+    ) -> int:
+        if not (unlike or self._matches(group)) or not (tainted or not self._untolerated(group)):
             return 0
         free = free_of(group)
         return min(free.get(r, 0) // n for r, n in request.items())
+
+    def _matches(self, group: NodeGroup) -> bool:
+        return all(group.labels.get(k, v) == v for k, v in self._info.place.labels)
+
+    def _untolerated(self, group: NodeGroup) -> list[Taint]:
+        return _untolerated(group.taints, self._info.place.tolerations)
 
     def totals(self, left: Sequence[MemberCluster]) -> dict[str, int]:
         """Return the weighted sum of the normalised scores, by name."""
@@ -303,8 +320,12 @@ def _selected(cluster: MemberCluster, labels: Mapping[str, str], key: str, value
 
 
 def _bears(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> bool:
+    return not _untolerated(taints, tolerations)
+
+
+def _untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> list[Taint]:
     hard = [taint for taint in taints if taint.effect != "PreferNoSchedule"]
-    return all(any(t.tolerates(taint) for t in tolerations) for taint in hard)
+    return [taint for taint in hard if not any(t.tolerates(taint) for t in tolerations)]
 
 
 def _of_the_best(values: Sequence[int]) -> list[int]:

@@ -35,9 +35,7 @@ def test_on_kind_only_tests_that_stop_api_servers_are_skipped():
     found = dict(json.loads(line) for line in lines)
     skipped = {node.partition("::")[0] for node, skips in found.items() if skips}
     assert skipped == {"e2e/test_chaos.py", "e2e/test_movement.py"}
-    assert {"e2e/test_gangs.py", "e2e/test_placeholders.py"} <= {
-        n.partition("::")[0] for n in found
-    }
+    assert "e2e/test_placeholders.py" in {node.partition("::")[0] for node in found}
     assert len(found) > 100
 
 

@@ -20,10 +20,9 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from machinery.api.client import ApiClient
 from machinery.api.lanes import LEASE
 from machinery.api.resources import LEASES
-from machinery.api.verbs import OF_NO_OBJECT
+from machinery.api.verbs import OF_NO_OBJECT, Verbs
 from machinery.clock import Clock, microtime
 from machinery.errors import Conflict, Forbidden, LeaseLost, NotFound, TransportError
 from machinery.runtime.backoff import Jitter
@@ -117,7 +116,7 @@ class LeaderElector:
 
     def __init__(
         self,
-        client: ApiClient,
+        client: Verbs,
         *,
         namespace: str,
         name: str,
