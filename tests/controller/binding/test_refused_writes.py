@@ -131,7 +131,8 @@ class TestBounds:
     def test_a_custom_kinds_selector_may_be_of_any_form(self) -> None:
         for selector in ("app=x", ["app"], {"matchLabels": ["app"]}):
             template = {"apiVersion": "x.dev/v1", "kind": "Odd", "spec": {"selector": selector}}
-            assert workload_info(make.workload(template=template)).pod_selector == ""
+            odd = make.workload(replicas=None, template=template)
+            assert workload_info(odd).pod_selector == ""
 
     @pytest.mark.parametrize(
         ("kind", "body", "field"),
@@ -182,7 +183,7 @@ class TestBounds:
     )
     def test_a_template_that_is_hardly_one(self, part: dict[str, Any], field: str) -> None:
         template = {"apiVersion": "x.dev/v1", "kind": "Odd", **part}
-        found = known(make.workload(template=template))
+        found = known(make.workload(replicas=None, template=template))
         assert found.fault.startswith(tuple(f"spec.template.{field}{s}" for s in FORM_OF_PART))
 
 

@@ -235,6 +235,7 @@ async def test_a_kind_without_units_is_healthy_by_its_own(kind: str, ready_at_on
     fleet = RolloutFleet()
     template = _template(kind, "v1")
     spec = {"distribution": "Duplicated", "targetDeployment": None, "template": template}
+    spec["replicas"] = None  # it has none
     fleet.workload(NAME, rollout={"waves": [CANARY], "minReadySeconds": 20}, **spec)
     async with fleet.leading():
         await fleet.comes_to("Complete")
