@@ -118,8 +118,11 @@ class ReportedShare:
     def shared(self, before: Mapping[str, Any], decision: str | None) -> Mapping[str, Any]:
         """Return the entry with all that tellers go by who do not see the cluster.
 
-        `before` is the stored entry, `decision` the one that the share was last reconciled with.
+        `before` is the stored entry, `decision` the one that the share was last reconciled with in
+        this term. Until then the stored one stands as well.
         """
+        if self.word is Word.STANDS:
+            decision = decision or before.get("decision")
         entry = {key: value for key, value in self.told.items() if key not in _SHARED}
         if (asked := self._asked(before)) is not None:
             entry["asked"] = asked

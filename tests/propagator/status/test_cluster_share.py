@@ -291,6 +291,20 @@ def test_what_is_not_known_of_a_serving_member_keeps_its_last_number():
     assert "loadBalancer" not in share.entry
 
 
+@pytest.mark.proves("SC14", "A28")
+def test_by_which_decision_a_share_is_stands_until_a_new_process_has_reconciled_it():
+    """Else each restart would take it back, for the other shards, and write it again."""
+    before = {**WAITS, "decision": "d1"}
+    share, _ = told(seen(main=main(1)), before, said=GOOD)
+    assert share.shared(before, None)["decision"] == "d1"
+    share, _ = told(
+        seen(main=main(1), outcome=Outcome(DesiredShare("u1", 1, 3))), before, said=GOOD
+    )
+    assert share.word is Word.KNOWN
+    assert "decision" not in share.shared(before, None), "nobody waits for it any more"
+    assert share.shared(before, "d2")["decision"] == "d2"
+
+
 @pytest.mark.proves("T7")
 def test_what_keeps_pods_from_being_ready_is_told_while_it_does():
     waits = PodCounts(2, trouble="container main: ImagePullBackOff")
