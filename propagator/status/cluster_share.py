@@ -131,7 +131,10 @@ class ReportedShare:
         return unless_only_mark_changed(entry, before)
 
     def _asked(self, before: Mapping[str, Any]) -> int | None:
-        """Return the replicas that the objects there ask for; None where that is `replicas`."""
+        """Return the replicas that the objects there ask for; None where that is `replicas`.
+
+        Where nothing is there it is always told, as the sign that somebody has looked.
+        """
         if self.seen.contact is not Contact.SERVING or self.seen.end is not None:
             return before.get("asked")
         main = self.seen.main
@@ -139,7 +142,7 @@ class ReportedShare:
         if asked is None:
             asked = 1 if self.seen.leaving else self.seen.desired.replicas
         asked += self.seen.former
-        return asked if asked != self.seen.desired.replicas else None
+        return asked if main is None or asked != self.seen.desired.replicas else None
 
     def _problem(self) -> tuple[PropagatedReason | None, str]:
         """Return why the share does not go on, where this process knows; None leaves the entry."""

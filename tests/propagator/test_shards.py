@@ -486,6 +486,19 @@ async def test_shards_do_not_wait_for_each_other_before_a_statefulset_is_made(st
         )
 
 
+@pytest.mark.proves("K28", "KD52", "SC15")
+async def test_clusters_of_no_replicas_do_not_wait_for_each_other(steady: None) -> None:
+    """What is not there and is to have no replicas is told as looked at, too."""
+    world = Fleet(*MEMBERS)
+    world.shards(2)
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(2))
+        world.put(WORKLOADS, statefulset("db"))
+        world.place("db", m1=0, m2=0, m3=1)
+        first = {"m1": (0, "pause"), "m2": (1000, "pause"), "m3": (2000, "pause")}
+        await world.until(lambda: starts(world, "db") == first)
+
+
 def forgotten(world: Fleet, *names: str) -> set[str]:
     """The Workloads that the status of these members names in a held sweep."""
     told = [world.cluster(name).get("sweepHeld", {}).get("workloads", []) for name in names]
