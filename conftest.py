@@ -32,18 +32,17 @@ gc.disable()  # until the tests are collected, which makes no garbage
 settings.load_profile(SHORT)  # before --hypothesis-profile is looked at
 
 SHARED = {
-    "playground": ("e2e", 1),
-    "m1": ("tests", 1),
-    "controller_hub": ("tests", 1),
-    "hub": ("tests", 1),
-    "engine": ("tests/stowage", 1),
-    "bare_hub": ("tests/controller", 1),
-    "older_hub": ("tests/controller", 1),
+    "playground": "e2e",
+    "m1": "tests",
+    "hub": "tests",
+    "engine": "tests/stowage",
+    "bare_hub": "tests/controller",
+    "older_hub": "tests/controller",
 }
-"""Fixtures whose servers all tests below a folder share: the folder, and on how many workers.
+"""Fixtures whose servers all tests below a folder share: one group each, on one worker.
 
-Their groups are begun first, in this order, which is about that of their time: they wait for
-servers while other modules compute. A test that asks for several of them goes with the first.
+A test that asks for several of them goes with the first. Groups that start servers are begun first,
+in this order: they wait for servers while other modules compute.
 """
 LOG_LINES = 40
 LONGEST_ID = 80
@@ -105,18 +104,14 @@ _GROUP = pytest.StashKey[str]()
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups after that
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Say of each test which group it is of, and put those first that wait for shared servers."""
-    modules: dict[str, list[str]] = {name: [] for name in SHARED}
     ranks: dict[str, int] = {}
     for item in items:
-        module = item.nodeid.partition("::")[0]
-        name = next((each for each in SHARED if _shares(item, each)), "")
-        if not name:
-            group, rank = module, len(SHARED)
+        group = next((name for name in SHARED if _shares(item, name)), "")
+        if group:
+            rank = list(SHARED).index(group)
         else:
-            if module not in modules[name]:
-                modules[name].append(module)
-            group = f"{name}-{modules[name].index(module) % SHARED[name][1]}"
-            rank = list(SHARED).index(name)
+            group = item.nodeid.partition("::")[0]
+            rank = len(SHARED) + ("control_planes" not in getattr(item, "fixturenames", ()))
         if item.get_closest_marker("long") and (mark := item.get_closest_marker("long_group")):
             group = mark.args[0]
         if mark := item.get_closest_marker("xdist_group"):
@@ -148,8 +143,10 @@ def pytest_collection_finish() -> None:
 
 
 def _shares(item: pytest.Item, fixture: str) -> bool:
-    folder, _ = SHARED[fixture]
-    return item.nodeid.startswith(f"{folder}/") and fixture in getattr(item, "fixturenames", ())
+    """Whether it asks for that one, and not for a hub in memory that its module calls so."""
+    names = getattr(item, "fixturenames", ())
+    in_memory = fixture == "hub" and "make_cluster" not in names
+    return item.nodeid.startswith(f"{SHARED[fixture]}/") and fixture in names and not in_memory
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,13 +1,12 @@
 """Real API servers for every test that asks for one; started at first use, once for each group.
 
 `control_planes` is the etcd that all stand on, `hub` an API server with our kinds installed,
-`controller_hub` one that each test empties, `make_cluster` any other with the parts asked for. All blocking: from within an
-event loop call the slow ones (`restart`, `kubectl wait`) through `asyncio.to_thread`.
+`make_cluster` any other with the parts asked for. All blocking: from within an event loop call the
+slow ones (`restart`, `kubectl wait`) through `asyncio.to_thread`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator
 
@@ -82,19 +81,12 @@ def apiserver(hub: Cluster) -> Cluster:
 
 @pytest.fixture(scope="session")
 def hub(make_cluster: Callable[..., Cluster]) -> Cluster:
-    """An API server with our kinds and admission policies installed, and stowage-system."""
+    """An API server with our kinds and admission policies installed, and stowage-system.
+
+    A test has a namespace of its own, or takes away what others have left: `live.world_on`.
+    """
     cluster = make_cluster("hub")
     install_kinds(cluster)
-    return cluster
-
-
-@pytest.fixture(scope="session")
-def controller_hub(make_cluster: Callable[..., Cluster]) -> Cluster:
-    """A hub with our kinds and policies, for one test at a time: each empties it, some kill it."""
-    from tests.controller.live import install  # noqa: PLC0415 - most tests need no controller
-
-    cluster = make_cluster("controller-hub")
-    asyncio.run(install(cluster, policies=True))
     return cluster
 
 

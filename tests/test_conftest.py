@@ -24,7 +24,7 @@ def note(what):
         print(what, file=out)
 
 @pytest.fixture(scope="session")
-def controller_hub():
+def bare_hub():
     note("up")
     yield note
     note("down")
@@ -32,7 +32,7 @@ def controller_hub():
 TAKES_LONG = """
 import time
 
-def test_that_takes_its_time(controller_hub):
+def test_that_takes_its_time(bare_hub):
     time.sleep(60)
 """
 
@@ -108,7 +108,7 @@ def test_what_a_run_that_is_killed_leaves_is_ended(checkout: Path, options: list
 
 def test_those_that_share_servers_come_first_and_the_servers_end_with_them(checkout: Path) -> None:
     plain = "def test_it(): ...\n"
-    sharing = "def test_{0}(controller_hub): controller_hub('{0}')\n"
+    sharing = "def test_{0}(bare_hub): bare_hub('{0}')\n"
     (checkout / "tests" / "test_a.py").write_text(plain)
     for name in "bcd":
         (checkout / "tests" / "controller" / f"test_{name}.py").write_text(sharing.format(name))

@@ -1,4 +1,4 @@
-"""Hubs of the controller's live tests: `controller_hub`, and two with less of admission."""
+"""Hubs of the controller's live tests: `hub`, and two with less of admission."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def older_hub(make_cluster: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture
-async def world(controller_hub: Any) -> AsyncIterator[World]:
+async def world(hub: Any) -> AsyncIterator[World]:
     """An empty hub with admission policies."""
-    async with world_on(controller_hub, "shop") as world:
+    async with world_on(hub, "shop") as world:
         yield world
 
 

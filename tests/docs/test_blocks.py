@@ -6,6 +6,7 @@ tests/docs/files/, by the page's name.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 import shutil
@@ -27,6 +28,7 @@ from crds.names import SYSTEM_NAMESPACE
 from machinery.clock import microtime
 from stowage.playground.cluster import Cluster
 from stowage.playground.processes import ProcessFailed
+from tests.controller.live import world_on
 from tests.docs import blocks as reading
 from tests.docs.blocks import Block, blocks, pages, python_of
 from tests.docs.conftest import ROOT
@@ -198,16 +200,22 @@ def test_a_wrong_line_is_told_with_file_and_line(folder: Path) -> None:
     assert told("right 3m\nsome thing\nlast\nbut one")[0].startswith("x.md:8: ")
 
 
+async def emptied(hub: Cluster) -> None:
+    async with world_on(hub, "shop"):
+        pass
+
+
 @pytest.fixture(scope="module")
-def docs_hub(controller_hub: Cluster) -> Iterator[Cluster]:
+def docs_hub(hub: Cluster) -> Iterator[Cluster]:
     """A hub with our kinds and policies, and no process: what a page shows is stored there."""
     for namespace in ("shop", "demo"):
-        controller_hub.kubectl("create", "namespace", namespace, check=False)
-    controller_hub.kubectl("delete", "leases", "--all", "-n", SYSTEM_NAMESPACE)  # of other tests
+        hub.kubectl("create", "namespace", namespace, check=False)
+    asyncio.run(emptied(hub))  # of other tests, too
+    hub.kubectl("delete", "leases", "--all", "-n", SYSTEM_NAMESPACE)
     context = ("config", "set-context", "--current")
-    controller_hub.kubectl(*context, "--namespace=shop")
-    yield controller_hub
-    controller_hub.kubectl(*context, "--namespace=default")
+    hub.kubectl(*context, "--namespace=shop")
+    yield hub
+    hub.kubectl(*context, "--namespace=default")
 
 
 @contextmanager

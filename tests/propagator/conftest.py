@@ -306,13 +306,13 @@ def rig_on(hub: Cluster) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture(scope="session")
 def m1(hub: Cluster, make_cluster: Callable[..., Cluster]) -> Cluster:
-    """A member. A test that needs it alone runs with those that share the hub, and starts none."""
+    """A member of the hub."""
     return make_cluster("m1")
 
 
 @pytest.fixture(scope="session")
-def m2(make_cluster: Callable[..., Cluster]) -> Cluster:
-    """Another member."""
+def m2(m1: Cluster, make_cluster: Callable[..., Cluster]) -> Cluster:
+    """Another member, beside `m1`."""
     return make_cluster("m2")
 
 

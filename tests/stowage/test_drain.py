@@ -29,9 +29,9 @@ from tests.patience import until
 
 
 @pytest.fixture
-async def world(controller_hub: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+async def world(hub: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(drain, "PATIENCE_SECONDS", 3.0)
-    async with world_on(controller_hub, "shop") as world:
+    async with world_on(hub, "shop") as world:
         for name in ("m1", "m2", "m3"):
             await world.cluster(name, cpu="40")
         yield world

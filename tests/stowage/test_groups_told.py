@@ -18,8 +18,8 @@ pytestmark = pytest.mark.proves("G5", "E9")
 
 
 @pytest.fixture
-async def world(controller_hub: Any) -> AsyncIterator[World]:
-    async with world_on(controller_hub, "shop") as world:
+async def world(hub: Any) -> AsyncIterator[World]:
+    async with world_on(hub, "shop") as world:
         await world.cluster("a", cpu="9")
         yield world
 

@@ -36,9 +36,9 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 @pytest.fixture
-async def world(controller_hub: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+async def world(hub: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(explain, "CONTROLLER_SECONDS", 60.0)
-    async with world_on(controller_hub, "shop") as world:
+    async with world_on(hub, "shop") as world:
         for number, cpu in enumerate(("4", "2", "8")):
             await world.cluster(f"m{number}", cpu=cpu, labels={ZONE: f"z{number % 2}"})
         yield world

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -85,9 +86,9 @@ async def test_an_override_that_gives_pods_the_name_counts(
 
 
 @pytest.fixture
-async def hub(controller_hub: Cluster) -> Any:
+async def client(hub: Cluster) -> AsyncIterator[ApiClient]:
     """A hub with a cluster `old` that has a Workload of 3 units, as processes have left it."""
-    async with ApiClient(controller_hub.connection()) as client:
+    async with ApiClient(hub.connection()) as client:
         await _clear(client)
         meta = {
             "name": "old",
@@ -188,42 +189,44 @@ def _dying(client: ApiClient, after: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.long
-async def test_wherever_it_dies_it_goes_on(hub: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wherever_it_dies_it_goes_on(
+    client: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One of the two names is always registered, with a Secret that leads there, till it is done."""
     monkeypatch.setattr(rename, "RENAMED_SECONDS", 0.0)
     for after in range(7):
         with monkeypatch.context() as until_then:
-            _dying(hub, after, until_then)
+            _dying(client, after, until_then)
             with pytest.raises((_Died, StowageError)) as ended:
-                await rename.rename(hub, PLAN, say=lambda _: None)
+                await rename.rename(client, PLAN, say=lambda _: None)
             died = ended.errisinstance(_Died)
-        clusters, secrets = await _names(hub)
+        clusters, secrets = await _names(client)
         assert secrets, after
         assert clusters, after
         if not died:
             break
     assert (clusters, secrets) == ({"new"}, {"new"})
-    await _finish(hub)
+    await _finish(client)
     said: list[str] = []
-    await rename.rename(hub, PLAN, say=said.append)
+    await rename.rename(client, PLAN, say=said.append)
     assert said == ["old is new now"], "also when it is run again"
 
-    found = await hub.get(MEMBER_CLUSTERS, "new")
+    found = await client.get(MEMBER_CLUSTERS, "new")
     assert found["status"]["clusterID"] == "id"
     assert found["metadata"]["labels"] == {LABEL_CLUSTER: "new", "zone": "a"}
     assert found["metadata"]["annotations"] == {"stowage.dev/cost": "2"}
     assert found["spec"]["formerNames"] == ["old"]
     assert found["spec"]["secretRef"]["name"] == "new"
     assert found["spec"]["taints"][0]["key"] == "k"
-    secret = await hub.get(SECRETS, "new", namespace=SYSTEM_NAMESPACE)
+    secret = await client.get(SECRETS, "new", namespace=SYSTEM_NAMESPACE)
     assert "stowage.dev/registered" not in secret["metadata"].get("annotations", {})
 
     with pytest.raises(StowageError, match="not Ready"):
         await rename.rename(
-            hub, Rename(old="new", new="old", namespace=SYSTEM_NAMESPACE), say=said.append
+            client, Rename(old="new", new="old", namespace=SYSTEM_NAMESPACE), say=said.append
         )
-    assert await _names(hub) == ({"old"}, {"old"})
-    found = await hub.get(MEMBER_CLUSTERS, "old")
+    assert await _names(client) == ({"old"}, {"old"})
+    found = await client.get(MEMBER_CLUSTERS, "old")
     assert found["spec"]["formerNames"] == ["new"]
 
 
@@ -249,42 +252,42 @@ async def test_what_is_waited_for_is_listed_once(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_token_that_is_renewed_meanwhile_is_carried(
-    hub: ApiClient, monkeypatch: pytest.MonkeyPatch
+    client: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rename, "RENAMED_SECONDS", 0.0)
     with monkeypatch.context() as until_then:
-        _dying(hub, 3, until_then)
+        _dying(client, 3, until_then)
         with pytest.raises(_Died):
-            await rename.rename(hub, PLAN, say=lambda _: None)
+            await rename.rename(client, PLAN, say=lambda _: None)
     newer = {"stringData": {"kubeconfig": "second"}}
-    await hub.merge_patch(SECRETS, "old", newer, namespace=SYSTEM_NAMESPACE)
+    await client.merge_patch(SECRETS, "old", newer, namespace=SYSTEM_NAMESPACE)
     with pytest.raises(StowageError, match="not Ready"):
-        await rename.rename(hub, PLAN, say=lambda _: None)
-    old = await hub.list(SECRETS, label_selector=LABEL_REGISTER)
+        await rename.rename(client, PLAN, say=lambda _: None)
+    old = await client.list(SECRETS, label_selector=LABEL_REGISTER)
     assert [each["data"]["kubeconfig"] for each in old["items"]] == ["c2Vjb25k"]
 
 
-async def test_what_is_refused_changes_nothing(hub: ApiClient) -> None:
+async def test_what_is_refused_changes_nothing(client: ApiClient) -> None:
     async def refused(match: str, **how: Any) -> None:
         plan = Rename(**{"old": "old", "new": "new", "namespace": SYSTEM_NAMESPACE} | how)
         with pytest.raises(ConfigurationError, match=match):
-            await rename.rename(hub, plan, say=lambda _: None)
-        assert await _names(hub) == ({"old"}, {"old"})
+            await rename.rename(client, plan, say=lambda _: None)
+        assert await _names(client) == ({"old"}, {"old"})
 
     await refused("knows no cluster nobody", old="nobody")
     await refused("has that name already", new="old")
     await refused("can be no cluster's name", new="Big")
     patch = {"spec": {"targetCluster": {"name": "old"}}}
-    await hub.merge_patch(WORKLOADS, "web", patch, namespace="default")
+    await client.merge_patch(WORKLOADS, "web", patch, namespace="default")
     await refused(r"Workload default/web \(spec.targetCluster\).*--force")
     patch = {"spec": {"targetCluster": None}}
-    await hub.merge_patch(WORKLOADS, "web", patch, namespace="default")
-    await _status(hub, MEMBER_CLUSTERS, "old", clusterID=None)
+    await client.merge_patch(WORKLOADS, "web", patch, namespace="default")
+    await _status(client, MEMBER_CLUSTERS, "old", clusterID=None)
     await refused("`stowage join old` again")
 
 
-def test_the_dry_run_tells_and_exits(controller_hub: Cluster, hub: ApiClient, stowage: Any) -> None:
-    asked = ("rename", "old", "new", "--dry-run", f"--kubeconfig={controller_hub.kubeconfig}")
+def test_the_dry_run_tells_and_exits(hub: Cluster, client: ApiClient, stowage: Any) -> None:
+    asked = ("rename", "old", "new", "--dry-run", f"--kubeconfig={hub.kubeconfig}")
     found = stowage(*asked)
     assert (found.code, found.err) == (0, "")
     assert "old would be new" in found.out
@@ -294,7 +297,7 @@ def test_the_dry_run_tells_and_exits(controller_hub: Cluster, hub: ApiClient, st
     told = json.loads(stowage(*asked, "-o", "json").out)
     assert told["holders"] == [{"kind": "Workload", "name": "default/web", "units": 3}]
     names = json.dumps({"spec": {"targetCluster": {"name": "old"}}})
-    controller_hub.kubectl("patch", "wl", "web", "--type=merge", "-p", names)
+    hub.kubectl("patch", "wl", "web", "--type=merge", "-p", names)
     refused = stowage(*asked)
     assert refused.code == 1
     assert "spec.targetCluster names old: keeps its replicas, and gets none on new" in refused.out

@@ -21,8 +21,8 @@ USER = "system:serviceaccount:shop:editor"
 
 
 @pytest.fixture
-async def world(controller_hub: Any) -> AsyncIterator[World]:
-    async with world_on(controller_hub, "shop") as world:
+async def world(hub: Any) -> AsyncIterator[World]:
+    async with world_on(hub, "shop") as world:
         body = staged("AwaitingApproval")
         await world.client.create(WORKLOADS, body, namespace="shop")
         await world.edit("web", {"status": body["status"]}, status=True)

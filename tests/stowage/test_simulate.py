@@ -255,9 +255,9 @@ def test_what_does_not_exist_is_told(fleet: Path, args: list[str], code: int, wo
 
 @pytest.mark.proves("M67", "M27")
 async def test_a_read_only_account_suffices_and_nothing_is_written(
-    controller_hub: Any, tmp_path: Path
+    hub: Any, tmp_path: Path
 ) -> None:
-    async with world_on(controller_hub, "shop") as world:
+    async with world_on(hub, "shop") as world:
         for name in ("m1", "m2", "m3"):
             await world.cluster(name, cpu="8")
         await world.workload("web", replicas=6, distribution="Divided")

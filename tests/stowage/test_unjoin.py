@@ -87,13 +87,13 @@ async def _status(client: ApiClient, **status: Any) -> None:
 
 @pytest.mark.proves("A8", "A29")
 async def test_only_unjoin_gives_a_cluster_up_once_nothing_names_it(
-    controller_hub: Cluster, monkeypatch: pytest.MonkeyPatch
+    hub: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(join, "GIVEN_UP_SECONDS", 0.0)
-    async with ApiClient(controller_hub.connection()) as hub:
+    async with ApiClient(hub.connection()) as client:
         for _ in range(100):  # a policy that was made a moment ago may not be in force yet
-            await _cluster(hub)
-            said = await _refusal(hub)
+            await _cluster(client)
+            said = await _refusal(client)
             if said:
                 break
             await asyncio.sleep(0.1)
@@ -102,34 +102,34 @@ async def test_only_unjoin_gives_a_cluster_up_once_nothing_names_it(
         body = {"apiVersion": WORKLOADS.api_version, "kind": "Workload"}
         meta = {"name": "web", "namespace": "default"}
         made = {**body, "metadata": meta, "spec": {"template": template}}
-        await hub.create(WORKLOADS, made, namespace="default")
+        await client.create(WORKLOADS, made, namespace="default")
         try:
             since = "2026-01-01T00:00:00Z"
             left = {"cluster": "here", "replicas": 2, "cause": "Drained", "since": since}
-            await _status(hub, leaving=[left])
+            await _status(client, leaving=[left])
             with pytest.raises(ConfigurationError, match=r"default/web \(2 leaving\)"):
-                await join.unjoin(hub, PLAN, say=lambda _: None)
+                await join.unjoin(client, PLAN, say=lambda _: None)
             with pytest.raises(StowageError, match="shares of default/web still name here"):
-                await join.unjoin(hub, FORCED, say=lambda _: None)
-            marked = await hub.get(MEMBER_CLUSTERS, "here")
+                await join.unjoin(client, FORCED, say=lambda _: None)
+            marked = await client.get(MEMBER_CLUSTERS, "here")
             assert marked["metadata"]["annotations"][ANNOTATION_UNJOIN] == GIVEN_UP
             ended = {"result": "Succeeded", "time": since, "object": "Job default/j"}
             share = {"name": "here", "replicas": 2, "state": "Complete", "ended": ended}
             placements = [{"cluster": "here", "replicas": 2}]
-            await _status(hub, leaving=[], placements=placements, clusters=[share])
+            await _status(client, leaving=[], placements=placements, clusters=[share])
             with pytest.raises(ConfigurationError, match=r"default/web \(2 ended\)"):
-                await join.unjoin(hub, PLAN, say=lambda _: None)
-            await join.unjoin(hub, FORCED, say=lambda _: None)
+                await join.unjoin(client, PLAN, say=lambda _: None)
+            await join.unjoin(client, FORCED, say=lambda _: None)
             with pytest.raises(NotFound):
-                await hub.get(MEMBER_CLUSTERS, "here")
-            await _status(hub, clusters=[])
+                await client.get(MEMBER_CLUSTERS, "here")
+            await _status(client, clusters=[])
             with pytest.raises(StowageError, match="still name here"):  # it is away: made anew
-                await join.unjoin(hub, FORCED, say=lambda _: None)
-            marked = await hub.get(MEMBER_CLUSTERS, "here")
+                await join.unjoin(client, FORCED, say=lambda _: None)
+            marked = await client.get(MEMBER_CLUSTERS, "here")
             assert marked["metadata"]["annotations"] == {ANNOTATION_UNJOIN: GIVEN_UP}
-            await _status(hub, placements=[])
-            await join.unjoin(hub, PLAN, say=lambda _: None)
+            await _status(client, placements=[])
+            await join.unjoin(client, PLAN, say=lambda _: None)
         finally:
-            await hub.delete(WORKLOADS, "web", namespace="default")
+            await client.delete(WORKLOADS, "web", namespace="default")
             free = {"metadata": {"finalizers": None}}
-            await hub.merge_patch(WORKLOADS, "web", free, namespace="default")
+            await client.merge_patch(WORKLOADS, "web", free, namespace="default")

@@ -20,8 +20,8 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 @pytest.fixture
-async def world(controller_hub: Any) -> AsyncIterator[World]:
-    async with world_on(controller_hub, "shop") as world:
+async def world(hub: Any) -> AsyncIterator[World]:
+    async with world_on(hub, "shop") as world:
         for number in range(2):
             await world.cluster(f"m{number}", labels={ZONE: f"z{number}"})
         yield world
