@@ -144,6 +144,7 @@ class Reporter:
         self._clock = context.clock
         self._recorder = context.recorder
         self._membership = context.membership
+        self._registry = context.registry
         self._views = context.views
         self._workloads = workloads
         self._survey = survey
@@ -239,6 +240,7 @@ class Reporter:
         if not self._membership.several:
             return True
         names = workload.clusters | self._finalizer.noted(workload)
+        names |= self._registry.holders(workload.uid)  # of which the hub may know nothing
         if not workload.delivered:
             names |= workload.decided.keys()
         served = any(not self._views.elsewhere(name) for name in names)

@@ -43,6 +43,7 @@ from tests.propagator.contexts import Context
 from tests.propagator.fleet import ALL, MEMBERS, Fleet
 from tests.propagator.memory import SPACE, STEP
 from tests.propagator.test_one_shard import runs, starts, statefulset, workload
+from tests.propagator.test_restored import once_free
 
 
 @pytest.mark.proves("SC2")
@@ -747,3 +748,36 @@ async def test_a_shard_has_looked_once_the_hub_has_its_held_sweeps(steady: None)
         await world.calm(60)
         assert {*starts(world, "db")} == {here}
         assert forgotten(world, here) == {"db"}
+
+
+@pytest.mark.proves("SC13", "PK33")
+async def test_a_shard_tells_of_a_copy_that_nothing_of_the_hub_names(steady: None) -> None:
+    """It has moved there in the history that the hub has lost, and the place of before is away."""
+    world = Fleet(*MEMBERS)
+    world.shards(2)
+    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(2))
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", **{here: 3})
+        await world.until(lambda: runs(world, "web", **{here: 3}))
+        snapshot = world.hub.snapshot()
+        world.place("web", **{there: 3})
+        await world.until(lambda: runs(world, "web", **{there: 3}))
+        await world.calm(60)
+    world.away.add(here)
+    world.hub.set_back(snapshot)
+    async with world.running("a", "b"):
+
+        def left() -> dict[str, Any]:
+            told = world.status("web").get("clusters", [])
+            return next((each for each in told if each["name"] == there), {})
+
+        await once_free(world, lambda: left().get("state") == "Leaving")
+        assert left()["message"] == "kept until the other clusters are ready"
+        world.away.discard(here)
+        await once_free(world, lambda: "an edit of the Workload decides" in left()["message"])
+        world.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 4}})
+        world.place("web", **{here: 4})
+        await world.until(lambda: runs(world, "web", **{here: 4}) and not left())
+        assert not world.deployments(there)
