@@ -60,6 +60,14 @@ def footprint_without(workload: Workload, name: str) -> dict[str, Any]:
     return {"footprint": {"clusters": after.text() or None}}
 
 
+def with_members(workload: Workload, status: Patch, found: Collection[str]) -> Patch:
+    """Return that status, with those that hold something and are not noted, as after a set-back."""
+    if not (lacking := [name for name in found if name not in record_of(workload)]):
+        return status
+    noted = {"clusters": _placed(workload).adding(lacking).text()}
+    return status | {"footprint": status.get("footprint", {}) | noted}
+
+
 def with_only(workload: Workload, names: Collection[str]) -> tuple[Patch, Patch]:
     noted, placed = _annotated(workload), _placed(workload)
     after, left = noted.only(names), placed.only(names)

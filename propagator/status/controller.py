@@ -31,7 +31,7 @@ from propagator import telemetry
 from propagator.dependencies.follower import Follower
 from propagator.drift.records import DriftRecords
 from propagator.hub.events import tell_of
-from propagator.hub.workload_metadata import is_ours, record_of
+from propagator.hub.workload_metadata import is_ours, record_of, with_members
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.outcome import Outcome
@@ -366,8 +366,10 @@ class Reporter:
         drift = self._drift.told(workload, self._survey.drift(workload))
         if (over := self._drift.soonest(drift)) is not None:
             self.queue.add_after(key, over)
+        found = [s.seen.name for s in shares if s.seen.leaving and s.seen.main is not None]
         if self._views.divided(workload):
-            return await self._shared_status(workload, shares, drift, said=said)
+            status = await self._shared_status(workload, shares, drift, said=said)
+            return with_members(workload, status, found)
         status = status_of(
             workload,
             [share.told for share in shares],
@@ -382,7 +384,7 @@ class Reporter:
         dependencies = self._dependencies.reported(workload)
         if dependencies or workload.status.dependencies:
             status["dependencies"] = dependencies
-        return status
+        return with_members(workload, status, found)
 
     async def _shared_status(
         self,
@@ -535,4 +537,5 @@ def _news(workload: Workload, status: Mapping[str, Any], *, fields: bool = True)
         or status["serviceExternalIP"] != old.service_external_ip
         or status.get("state", old.state) != old.state
         or "clusterSummary" in status
+        or "clusters" in status.get("footprint", ())
     )

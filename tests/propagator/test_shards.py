@@ -750,8 +750,11 @@ async def test_a_shard_has_looked_once_the_hub_has_its_held_sweeps(steady: None)
         assert forgotten(world, here) == {"db"}
 
 
+@pytest.mark.parametrize("edited", [True, False], ids=["an edit", "a deletion"])
 @pytest.mark.proves("SC13", "PK33")
-async def test_a_shard_tells_of_a_copy_that_nothing_of_the_hub_names(steady: None) -> None:
+async def test_a_shard_tells_of_a_copy_that_nothing_of_the_hub_names(
+    edited: bool, steady: None
+) -> None:
     """It has moved there in the history that the hub has lost, and the place of before is away."""
     world = Fleet(*MEMBERS)
     world.shards(2)
@@ -777,7 +780,16 @@ async def test_a_shard_tells_of_a_copy_that_nothing_of_the_hub_names(steady: Non
         assert left()["message"] == "kept until the other clusters are ready"
         world.away.discard(here)
         await once_free(world, lambda: "an edit of the Workload decides" in left()["message"])
-        world.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 4}})
-        world.place("web", **{here: 4})
-        await world.until(lambda: runs(world, "web", **{here: 4}) and not left())
+        if edited:
+            world.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 4}})
+            world.place("web", **{here: 4})
+            await world.until(lambda: runs(world, "web", **{here: 4}) and not left())
+        else:
+            world.away.add(there)
+            world.delete("web")
+            await world.until(lambda: not world.deployments(here))
+            await world.calm(5)
+            assert world.hub.all(WORKLOADS), "its end waits for the copy, too"
+            world.away.discard(there)
+            await world.until(lambda: not world.hub.all(WORKLOADS))
         assert not world.deployments(there)
