@@ -131,6 +131,9 @@ class AssignmentRules(Model):
     """As spec.movement of the Workload."""
     forced: Flag = False
     """Whether replicas go whatever the disruption budgets there say."""
+    accepted: Flag = False
+    """Whether the Workload was edited or accepted since the hub was restored or set back: what is
+    younger on the member is written and removed."""
     allowed_kinds: Annotated[
         list[Annotated[str, Field(max_length=317)]],
         Field(max_length=256, json_schema_extra=ATOMIC),

@@ -38,6 +38,8 @@ class Share:
     """What the hub knows of the work that is done there; see `removal.rule`."""
     forced: bool = False
     """Whether it is lowered whatever the disruption budgets there say."""
+    accepted: bool = False
+    """Whether the Workload was edited or accepted since the hub was restored or set back."""
 
 
 @dataclass(frozen=True, slots=True)

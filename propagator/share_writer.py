@@ -252,6 +252,8 @@ class ShareWriter:
             if why and not await self._ends_with_kind(workload):
                 self._end(session, workload, Outcome(desired, PropagatedReason.DELETION_HELD, why))
                 return self._backoff.failed(share, why)
+            if note := await self._restore_note(session, workload):
+                workload = await self._workloads.prepare(workload, set(), restored=note)
             order = await self._share(session, workload, AssignmentOrder.REMOVE, desired)
             report = await self._carry_out(session, order)
         except Conflict:
@@ -302,9 +304,7 @@ class ShareWriter:
         await self._gate.admit(session, workload)
         await self._members.namespaces.admit(session, workload)
         kinds = await self._inventory.shown(session, workload)
-        restored = await self._restored.of(workload, session.went_back_to)
-        there = owned(session, workload.uid) if restored.mark else ()
-        note = restored.note((found for _, found in there), workload.uid)
+        note = await self._restore_note(session, workload)
         try:
             await self._identity.uid()
             prepared = await self._workloads.prepare(workload, kinds, restored=note)
@@ -313,6 +313,16 @@ class ShareWriter:
         except TransportError as fault:
             raise HubFault("the Workload could not be prepared", fault) from fault
         return await self._revisions.of_member(prepared, session.name)
+
+    async def _restore_note(self, session: MemberSession, workload: Workload) -> str:
+        """Return the annotation by which `stowage restore --accept` knows it, or ""."""
+        restored = await self._restored.of(workload, session.went_back_to)
+        if isinstance(session, PullSession) and restored.as_of:
+            found = session.assignment(workload.uid)
+            says = found is not None and found.status.reason == PropagatedReason.HUB_RESTORED
+            return restored.mark if says else ""
+        there = owned(session, workload.uid) if restored.mark else ()
+        return restored.note((found for _, found in there), workload.uid)
 
     async def _found(self, session: MemberSession, workload: Workload) -> str:
         """Return the present revision of a Workload that was not staged before.
@@ -372,6 +382,7 @@ class ShareWriter:
         pieces: Sequence[Piece] = (),
     ) -> Share:
         gone = await self._ends_with_kind(workload)
+        restored = await self._restored.of(workload, session.went_back_to)
         return Share(
             order=order,
             workload=workload,
@@ -383,6 +394,7 @@ class ShareWriter:
             left=workload.left(session.name) and not gone,
             told=workload.told(session.name),
             forced=self._guard.forced(workload, session.name),
+            accepted=bool(restored.over) and not restored.as_of,
         )
 
     async def _rendered(

@@ -540,6 +540,7 @@ class AssignmentRules(Part, frozen=True):
     awaits_end: bool = False
     budgets: Movement | None = None
     forced: bool = False
+    accepted: bool = False
     allowed_kinds: list[str] = []
     deletion_costs: list[DeletionCost] = []
     revision: str = ""

@@ -83,6 +83,7 @@ class Assigned:
             left=rules.left,
             told=WorkTold(rules.done, rules.part, rules.awaits_end),
             forced=rules.forced,
+            accepted=rules.accepted,
         )
 
 

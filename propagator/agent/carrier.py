@@ -218,7 +218,7 @@ class Carrier:
         if assigned.order is AssignmentOrder.APPLY:
             await self._applier.namespaces.admit(session, assigned.workload)
         share = assigned.share(self._contents(assigned), hub=self._hub())
-        if self._edited.get(assigned.found.uid):
+        if self._edited.get(assigned.found.uid) or share.accepted:
             share = replace(share, decided=math.inf)
         if assigned.order in (AssignmentOrder.KEEP, AssignmentOrder.OBSERVE):
             await self._inventory.wait_listed(session, share.workload)

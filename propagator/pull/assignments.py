@@ -331,6 +331,7 @@ def _rules(session: PullSession, share: Share, kinds: Iterable[tuple[str, str]])
         "awaitsEnd": told.awaits_end or None,
         "budgets": movement or None,
         "forced": share.forced or None,
+        "accepted": share.accepted or None,
         "allowedKinds": sorted(allowed) or None,
         "deletionCosts": _costs(share, member) or None,
         "revision": workload.revision_of(member) or None,

@@ -19,6 +19,7 @@ from crds.names import (
     RESTORED,
     SYSTEM_NAMESPACE,
 )
+from crds.restored import RestoredMark
 from machinery.api.resources import CONFIG_MAPS, MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
 from machinery.types import conditions
 from propagator.members.hub_lease import HELD_SECONDS
@@ -112,6 +113,14 @@ def bare(found: dict[str, Any]) -> dict[str, Any]:
 
 def shares(world: World) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in world.status("web")["clusters"]}
+
+
+def accept(world: World, name: str) -> None:
+    """As `stowage restore --accept` does."""
+    mark = RestoredMark.of(world.hub.read(WORKLOADS, name)["metadata"]["annotations"])
+    assert mark.restore, "the command finds nothing to accept"
+    noted = {ANNOTATION_RESTORED: str(RestoredMark.accepted(mark.restore))}
+    world.hub.edit(WORKLOADS, name, {"metadata": {"annotations": noted}})
 
 
 async def once_free(world: World, holds: Callable[[], bool]) -> None:
@@ -296,8 +305,9 @@ async def test_what_has_moved_to_a_pulled_member_leaves_it_once_the_place_of_bef
 
 
 @pytest.mark.proves("PK33", "PL12")
+@pytest.mark.parametrize("accepted", [False, True], ids=["an edit", "stowage restore --accept"])
 async def test_what_is_younger_on_a_pulled_member_leaves_it_after_an_edit_alone(
-    steady: None,
+    accepted: bool, steady: None
 ) -> None:
     """What its agent had seen before the hub was set back is no edit since."""
     world = PullWorld(pulled=("paris", "rome"))
@@ -331,7 +341,10 @@ async def test_what_is_younger_on_a_pulled_member_leaves_it_after_an_edit_alone(
         await world.until(lambda: told() == ("Leaving", "HubRestored"), seconds=120)
         await world.calm(30, step=0.5)
         assert image(world, member="paris") == "newer"
-        edit(world, "web", targetDeployment=deployment("web", image="newest"))
+        if accepted:
+            accept(world, "web")
+        else:
+            edit(world, "web", targetDeployment=deployment("web", image="newest"))
         await world.until(lambda: not world.deployments("paris"))
         await world.until(lambda: runs(world, "web", rome=2))
 

@@ -43,7 +43,7 @@ from tests.propagator.contexts import Context
 from tests.propagator.fleet import ALL, MEMBERS, Fleet
 from tests.propagator.memory import SPACE, STEP
 from tests.propagator.test_one_shard import runs, starts, statefulset, workload
-from tests.propagator.test_restored import once_free
+from tests.propagator.test_restored import accept, once_free
 
 
 @pytest.mark.proves("SC2")
@@ -750,10 +750,10 @@ async def test_a_shard_has_looked_once_the_hub_has_its_held_sweeps(steady: None)
         assert forgotten(world, here) == {"db"}
 
 
-@pytest.mark.parametrize("edited", [True, False], ids=["an edit", "a deletion"])
+@pytest.mark.parametrize("decides", ["an edit", "stowage restore --accept", "a deletion"])
 @pytest.mark.proves("SC13", "PK33")
 async def test_a_shard_tells_of_a_copy_that_nothing_of_the_hub_names(
-    edited: bool, steady: None
+    decides: str, steady: None
 ) -> None:
     """It has moved there in the history that the hub has lost, and the place of before is away."""
     world = Fleet(*MEMBERS)
@@ -780,10 +780,12 @@ async def test_a_shard_tells_of_a_copy_that_nothing_of_the_hub_names(
         assert left()["message"] == "kept until the other clusters are ready"
         world.away.discard(here)
         await once_free(world, lambda: "an edit of the Workload decides" in left()["message"])
-        if edited:
-            world.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 4}})
-            world.place("web", **{here: 4})
-            await world.until(lambda: runs(world, "web", **{here: 4}) and not left())
+        if decides == "an edit":
+            world.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 3}})
+        elif decides == "stowage restore --accept":
+            accept(world, "web")
+        if decides != "a deletion":
+            await world.until(lambda: runs(world, "web", **{here: 3}) and not left())
         else:
             world.away.add(there)
             world.delete("web")
