@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from e2e.harness import Playground, deployment, steady, wait, workload
+from e2e.harness import Playground, deployment, wait, workload
 
 PORT = 18090
 HOLD = "room-hold"
@@ -75,7 +75,10 @@ def test_pods_keep_the_room_and_make_way_for_the_owner(
         pods = member.items("pods", namespace)
         assert {pod["spec"]["priority"] for pod in pods} == {-1_000_000_000}
         assert len({pod["spec"]["nodeName"] for pod in pods}) == nodes
-        steady(playground, "they count nothing", lambda: told(playground) == before)
+        playground.handled()
+        wait(
+            "no pod to count once that of the barrier has gone", lambda: told(playground) == before
+        )
 
         template = deployment("demo", cpu="100m")
         (main,) = template["spec"]["template"]["spec"]["containers"]

@@ -255,7 +255,7 @@ class _Narrowed:
 
     def _names_others(self, word: str) -> bool:
         parts = word.split("/")
-        if len(parts) > 1 and self._shown.scope.enters(parts[0]):
+        if len(parts) == len(("namespace", "name")) and self._shown.scope.enters(parts[0]):
             return False
         return any(map(self._is_foreign, parts[:-1])) or any(map(self._shown.hides_cluster, parts))
 

@@ -5,6 +5,7 @@ An invalid spread has a `fault` and no subsets: its target keeps its shares and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
@@ -105,7 +106,9 @@ class CompiledSpread:
 
 def compile_spread(ws: WorkloadSpread, *, mark_seconds: int = MARK_SECONDS) -> CompiledSpread:
     spec, fault = checked_spec("WorkloadSpread", ws.spec, WorkloadSpreadSpec)
-    most = _most_seconds(len(spec.subsets) if spec else 0, mark_seconds)
+    before_last = max(len(spec.subsets) - 1, 0) if spec else 0
+    room = max(mark_seconds - _SLACK_SECONDS, 0)
+    most = room // before_last if before_last else math.inf
     strategy = spec.schedule_strategy if spec else ScheduleStrategy()
     how = strategy.adaptive or Adaptive()
     adaptive = strategy.type == StrategyType.ADAPTIVE
@@ -123,7 +126,7 @@ def compile_spread(ws: WorkloadSpread, *, mark_seconds: int = MARK_SECONDS) -> C
         generation=ws.metadata.generation,
         subsets=subsets,
         adaptive=adaptive,
-        critical_seconds=min(_CRITICAL_SECONDS, most) if seconds is None else seconds,
+        critical_seconds=int(min(_CRITICAL_SECONDS, most)) if seconds is None else seconds,
         simulates=adaptive and not how.disable_simulation_schedule,
         marked=_marked(ws, subsets) if adaptive else frozenset(),
         fault=fault,
@@ -157,10 +160,6 @@ def _marked(ws: WorkloadSpread, subsets: Sequence[CompiledSubset]) -> frozenset[
         for each in subsets[:-1]
         if conditions.among(said.get(each.name, []), "Schedulable").get("status") == "False"
     )
-
-
-def _most_seconds(subsets: int, mark_seconds: int) -> int:
-    return max(mark_seconds - _SLACK_SECONDS, 0) // max(subsets - 1, 1)
 
 
 class Spreads:

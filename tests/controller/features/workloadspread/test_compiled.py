@@ -107,6 +107,8 @@ def test_what_makes_no_sense_is_named(caps, strategy, says):
 def test_the_seconds_may_reach_their_bound():
     found = capped(1, 1, 1, None, scheduleStrategy=adaptive(rescheduleCriticalSeconds=98))
     assert (found.fault, found.critical_seconds, found.simulates) == ("", 98, True)
+    alone = capped(None, scheduleStrategy=adaptive(rescheduleCriticalSeconds=296))
+    assert (alone.fault, alone.critical_seconds) == ("", 296), "nothing is tried before it"
     many = capped(*(1,) * 20, None, scheduleStrategy=adaptive())
     assert (many.fault, many.critical_seconds) == ("", 14), "30 would be too long for so many"
 
