@@ -18,6 +18,7 @@ from controller.model.unit import restated
 from machinery import logs
 from machinery.api.resources import WORKLOADS, Resource
 from machinery.errors import Invalid
+from machinery.kinds.profile import with_article
 from machinery.runtime.event_recorder import ObjectRef
 from machinery.runtime.informer import Informer
 from machinery.runtime.store import Cache
@@ -129,7 +130,7 @@ class PlacedObjects(Cache[Workload]):
                 raise self._forgotten()
 
     def _forgotten(self) -> Invalid:
-        return _invalid(f"a {self.kind.resource.kind} does not keep its placements")
+        return _invalid(f"{with_article(self.kind.resource.kind)} does not keep its placements")
 
     def status(self, key: Key, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the fields in the form of the object. Raises Invalid if the feature fails."""

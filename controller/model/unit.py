@@ -42,7 +42,7 @@ from crds.workload import OnDelete
 from machinery.api.resources import CRDS, group_of
 from machinery.kinds.builtin import DEPLOYMENT
 from machinery.kinds.paths import steps
-from machinery.kinds.profile import Profile
+from machinery.kinds.profile import Profile, with_article
 from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.table import ALONE, PRESENT, may_change, profile_of
 from machinery.kinds.templates import (
@@ -330,8 +330,8 @@ def workload_info(workload: Workload) -> WorkloadInfo:
     podtemplate.check(template, profile)
     name = podtemplate.name_of(template) or meta.name
     if may_change(template.api_version) and len(name) > profile.names.max:
-        text = f"has {len(name)} characters; a {profile.kind} has {profile.names.max} at most"
-        raise ValueError(f"spec.template.metadata.name: {text}")
+        most = f"{with_article(profile.kind)} has {profile.names.max} at most"
+        raise ValueError(f"spec.template.metadata.name: has {len(name)} characters; {most}")
     for at, each in enumerate(spec.manifests):
         refuse_scaler(
             f"spec.manifests[{at}]", {"spec": each.spec}, template.kind or DEPLOYMENT.kind, name
@@ -366,7 +366,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
     if none and claims and profile.data.go_with_replicas and not leaves_data:
         field = "spec.template" if profile.whole else "spec.replicas"
         raise ValueError(
-            f"{field}: at 0 a {profile.kind} deletes its claims and their data; "
+            f"{field}: at 0 {with_article(profile.kind)} deletes its claims and their data; "
             f"spec.movement.data: {MovedData.LEAVE} lets them go"
         )
     return WorkloadInfo(
@@ -697,9 +697,9 @@ def _refuse_dividing(spec: WorkloadSpec, profile: Profile, *, indivisible: bool)
     """Raise ValueError where a kind is to be divided of which nothing says how."""
     if indivisible and spec.distribution == Distribution.DIVIDED:
         where = profile.replicas
-        why = f"a {profile.kind} runs whole: set distribution to Single or Duplicated"
+        why = f"{with_article(profile.kind)} runs whole: set distribution to Single or Duplicated"
         if where is not None:
-            why = where.why or f"a {profile.kind} is not divided while {where.whole}"
+            why = where.why or f"{with_article(profile.kind)} is not divided while {where.whole}"
             why = f"{why}: set distribution to Single"
         raise ValueError(f"spec.distribution: {why}")
     if profile.whole and not profile.known:
@@ -708,8 +708,8 @@ def _refuse_dividing(spec: WorkloadSpec, profile: Profile, *, indivisible: bool)
             field = "distribution" if divided else "replicas"
             mend = "set distribution to Single or Duplicated" if divided else "remove the field"
             raise ValueError(
-                f"spec.{field}: a {profile.kind} runs whole, as neither a WorkloadKind nor "
-                f"spec.replicasPath says where its number of replicas is: {mend}"
+                f"spec.{field}: {with_article(profile.kind)} runs whole, as neither a "
+                f"WorkloadKind nor spec.replicasPath says where its number of replicas is: {mend}"
             )
     if profile is ALONE and spec.distribution == Distribution.DIVIDED:
         raise ValueError(
@@ -718,7 +718,7 @@ def _refuse_dividing(spec: WorkloadSpec, profile: Profile, *, indivisible: bool)
         )
     path = spec.replicas_path if profile is not PRESENT else ""
     if profile.known and path and path != profile.replicas_path:
-        of = f"a {profile.kind}"
+        of = with_article(profile.kind)
         has = f"that of {of} is {profile.replicas_path}" if profile.replicas else f"{of} has none"
         raise ValueError(f"spec.replicasPath: {has}: remove the field")
 

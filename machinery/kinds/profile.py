@@ -7,6 +7,7 @@ its condition Ready counts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
@@ -140,7 +141,9 @@ class Names(Part, frozen=True, eq=False):
     """Characters."""
 
 
-_LOST = "its pods lose their owner: a {} of its name that is made later does not take them up"
+_AN = re.compile(r"[AEIO]|U(?!ni|s[ae]|[A-Z])|[FHLMNRSX][A-Z]")
+"""How a kind begins that has a vowel when it is spoken; of two capitals the first is spelt out."""
+_LOST = "its pods lose their owner: {} of its name that is made later does not take them up"
 
 
 class Profile(Part, frozen=True, eq=False, kw_only=True):
@@ -204,7 +207,7 @@ class Profile(Part, frozen=True, eq=False, kw_only=True):
         """What becomes of the pods of an object that is let go; empty if a new one has them."""
         if self.adopts or not self.known:
             return ""
-        return self.orphan or (_LOST.format(self.kind) if self.pods else "")
+        return self.orphan or (_LOST.format(with_article(self.kind)) if self.pods else "")
 
     @property
     def holds_data(self) -> bool:
@@ -246,6 +249,11 @@ class Profile(Part, frozen=True, eq=False, kw_only=True):
     def suspend_path(self) -> str:
         """Empty if an expression tells it."""
         return self.suspended if is_path(self.suspended) else ""
+
+
+def with_article(kind: str) -> str:
+    """Return `a Job`, `an Ingress`, `an MPIJob`, `a UnitedDeployment`."""
+    return f"{'an' if _AN.match(kind) else 'a'} {kind}"
 
 
 def kind_name(group: str, kind: str) -> str:

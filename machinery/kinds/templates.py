@@ -16,7 +16,7 @@ import msgspec
 
 from machinery.kinds.expressions import EvaluationError, Scope, holds, read
 from machinery.kinds.paths import InvalidTemplate, steps, value_at, values_at
-from machinery.kinds.profile import Pods, Profile, kind_name
+from machinery.kinds.profile import Pods, Profile, kind_name, with_article
 from machinery.types.bounds import MOST_UNITS, NAME, clean, quoted
 
 FIELD = "spec.template"
@@ -326,8 +326,8 @@ def check(profile: Profile, template: Body) -> None:
     suspends = profile.suspends_when and value_at(template, profile.suspend_path) is True
     if suspends and not holds(profile.suspends_when, template):
         raise InvalidTemplate(
-            f"{FIELD}.{profile.suspend_path}: a {profile.kind} would fail for good by it, unless "
-            f"{profile.suspends_when}"
+            f"{FIELD}.{profile.suspend_path}: {with_article(profile.kind)} would fail for good by "
+            f"it, unless {profile.suspends_when}"
         )
     replicas_in(profile, template)
     ordinals = profile.replicas.ordinals if profile.replicas is not None else ""

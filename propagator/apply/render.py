@@ -36,7 +36,7 @@ from machinery.api.resources import group_of
 from machinery.kinds.expressions import holds
 from machinery.kinds.fieldpaths import Steps, fields_at, placed
 from machinery.kinds.paths import InvalidTemplate, set_at, steps, stripped, value_at, without
-from machinery.kinds.profile import Profile
+from machinery.kinds.profile import Profile, with_article
 from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.stripped import unbind
 from machinery.kinds.table import profile_in
@@ -332,7 +332,7 @@ def _patch_pods(body: dict[str, Any], profile: Profile, override: Override) -> N
     if not places:
         if path := profile.pod_path:
             raise PatchMisfit(f"{path} of the {profile.kind} is missing")
-        raise PatchMisfit(f"a {profile.kind} has no pod template that is known")
+        raise PatchMisfit(f"{with_article(profile.kind)} has no pod template that is known")
     try:
         for place in places:
             put(body, place, merge(at_place(body, place), override.merge_patch()))

@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from crds.workload import OnDelete, PropagatedReason, WorkloadCondition
 from machinery.clock import parse_timestamp
+from machinery.kinds.profile import with_article
 from machinery.types import conditions
 from machinery.types.metadata import Meta, Object
 from propagator.hub.workloads import HubWorkloads
@@ -101,9 +102,9 @@ def _unsaid(workload: Workload) -> str:
         return ""
     words = workload.profile.lets_go
     return words and (
-        f"onDelete is Orphan, and a {workload.profile.kind} of its name that is made anew does not "
-        f"go on with what this one leaves: {words}. `stowage sweep --confirm` lets it go, and "
-        "onDelete: Delete removes it"
+        f"onDelete is Orphan, and {with_article(workload.profile.kind)} of its name that is "
+        f"made anew does not go on with what this one leaves: {words}. `stowage sweep --confirm` "
+        "lets it go, and onDelete: Delete removes it"
     )
 
 

@@ -28,7 +28,7 @@ from crds.workload import (
     WorkloadState,
 )
 from machinery.clock import parse_timestamp, timestamp
-from machinery.kinds.profile import Profile, kind_name
+from machinery.kinds.profile import Profile, kind_name, with_article
 from machinery.kinds.readiness import Result
 from machinery.types import conditions
 from propagator.drift.records import STANDING, Drifted
@@ -369,7 +369,7 @@ def _whys(workload: Workload, entries: Iterable[Entry]) -> Iterator[str]:
 
 def _advice(profile: Profile) -> str:
     if profile.versions:
-        return f"known versions of a {profile.kind} are {', '.join(profile.versions)}"
+        return f"known versions of {with_article(profile.kind)} are {', '.join(profile.versions)}"
     named = kind_name(profile.group, profile.kind)
     return f"ready of a WorkloadKind {named} says when it is ready"
 

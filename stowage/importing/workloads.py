@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crds.names import API_VERSION, BINDING_LABELS, DEFAULT_SCHEDULER
+from machinery.kinds.profile import with_article
 from stowage.hub import SERVER_METADATA
 from stowage.importing.clusters import Fleet, facts
 from stowage.importing.fates import Table, lost, whole
@@ -121,7 +122,7 @@ class Workloads:
         form = self.forms.get((source.group, source.kind))
         part.skip("kind")
         if form and part.get("apiVersion", str) != form.api_version:
-            part.note("apiVersion", f"is a {form.kind} of {form.api_version} now")
+            part.note("apiVersion", f"is {with_article(form.kind)} of {form.api_version} now")
         metadata = metadata_of(part)
         metadata.pop("namespace", None)
         part.demand("spec")

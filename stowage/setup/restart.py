@@ -13,6 +13,7 @@ from machinery.api.resources import WORKLOADS
 from machinery.clock import Clock, timestamp
 from machinery.errors import ConfigurationError, NotFound
 from machinery.kinds.paths import value_at
+from machinery.kinds.profile import with_article
 from machinery.kinds.table import profile_in
 from machinery.types.metadata import Key
 from stowage.console.terminal import say
@@ -58,12 +59,12 @@ def _pod_template(name: str, template: dict[str, Any], spec: dict[str, Any]) -> 
     profile = profile_in(template, spec.get("replicasPath"))
     if profile.known and kind in _UNREPLACED:
         raise ConfigurationError(
-            f"{name} is a {kind}, which cannot be restarted: {_UNREPLACED[kind]}"
+            f"{name} is {with_article(kind)}, which cannot be restarted: {_UNREPLACED[kind]}"
         )
     found = value_at(template, "spec.template")
     if not isinstance(found, dict) or not isinstance(value_at(found, "spec.containers"), list):
         raise ConfigurationError(
-            f"{name} is a {kind}, which cannot be restarted: it has no pod template at "
+            f"{name} is {with_article(kind)}, which cannot be restarted: it has no pod template at "
             "spec.template, so a change of it starts no pods"
         )
     return found

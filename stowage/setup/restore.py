@@ -56,6 +56,7 @@ from machinery.errors import (
     NotFound,
     StowageError,
 )
+from machinery.kinds.profile import with_article
 from machinery.kinds.stripped import unbind
 from machinery.release import parsed
 from machinery.types import conditions
@@ -121,7 +122,8 @@ def content(path: Path) -> Content:
     counts["ConfigMap"] -= 1
     for kind in counts:
         if kind not in RESOURCES:
-            raise ConfigurationError(f"{path}: it holds a {kind}, which is no part of a backup")
+            what = with_article(kind)
+            raise ConfigurationError(f"{path}: it holds {what}, which is no part of a backup")
     origin = backup_file.origin(last.get("data"), str(path))
     told = json.dumps(origin.data(), sort_keys=True).encode()
     return Content(path, origin, hashlib.sha256(told).hexdigest()[:12], +counts)

@@ -8,7 +8,7 @@ from typing import Any
 from crds.names import Edits
 from crds.workload import Adoption, OnDelete
 from machinery.kinds.paths import InvalidTemplate, value_at
-from machinery.kinds.profile import Profile
+from machinery.kinds.profile import Profile, with_article
 from machinery.kinds.table import profile_of_main
 from machinery.kinds.templates import claims_in, pods_in, replicas_in
 
@@ -32,7 +32,8 @@ def notes(spec: Spec, before: Spec | None) -> Iterator[str]:
     if profile.data.go_with_replicas and claims_in(profile, now):
         wanted, had = _replicas(profile, spec), _replicas(profile, before)
         if wanted is not None and had is not None and wanted < had:
-            yield f"data: a {profile.kind} deletes the claims of the {had - wanted} that go"
+            deletes = f"{with_article(profile.kind)} deletes the claims"
+            yield f"data: {deletes} of the {had - wanted} that go"
     if _pods(profile, now) != _pods(profile, then) and (words := _EDITS.get(profile.edits)):
         yield f"edits: {words}"
     for each in profile.warns:

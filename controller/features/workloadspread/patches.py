@@ -29,7 +29,7 @@ from controller.model.unit import WorkloadInfo
 from controller.planner.subsets import Subsets
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
-from machinery.kinds.profile import Profile
+from machinery.kinds.profile import Profile, with_article
 from machinery.kinds.templates import at_place, put, template_places
 from machinery.types import strategic_merge
 from machinery.types.taints import Toleration
@@ -38,7 +38,7 @@ _KEPT = 1024
 """Patched pods that are remembered: every pass asks for the same few."""
 
 
-_NO_TEMPLATE = "a {} has no pod template that it could be laid over"
+_NO_TEMPLATE = "{} has no pod template that it could be laid over"
 _Pod: TypeAlias = tuple[Mapping[str, int], Place]
 """The request of a pod, and the nodes that it may lie on."""
 
@@ -101,7 +101,7 @@ def patched(info: WorkloadInfo, patch: Mapping[str, Any] | None) -> _Pod:
     if info.source is not None and info.source.template is not None:
         body = {"spec": info.source.template.spec}
         return _each_merged(msgspec.json.encode(body), info.profile, encoded)
-    raise ValueError(_NO_TEMPLATE.format(info.kind))
+    raise ValueError(_NO_TEMPLATE.format(with_article(info.kind)))
 
 
 def _among(
@@ -140,7 +140,7 @@ def fault_of(spread: CompiledSpread, info: WorkloadInfo) -> str:
         return spread.fault
     if info.profile.everywhere:
         runs = "which runs on every cluster in full"
-        return f"its target {info.name} holds a {info.kind}, {runs}"
+        return f"its target {info.name} holds {with_article(info.kind)}, {runs}"
     return fault(spread, info)
 
 
@@ -162,7 +162,7 @@ def _each_merged(body: bytes, profile: Profile, patch: bytes) -> _Pod:
     patched_body, said = msgspec.json.decode(body), msgspec.json.decode(patch)
     places = template_places(profile, patched_body)
     if not places:
-        raise ValueError(_NO_TEMPLATE.format(profile.kind))
+        raise ValueError(_NO_TEMPLATE.format(with_article(profile.kind)))
     for place in places:
         merged = strategic_merge.merge(at_place(patched_body, place), said)
         podtemplate.check_pods(merged)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from crds.names import API_VERSION
+from machinery.kinds.profile import with_article
 from machinery.kinds.table import profile_of
 from machinery.types import strategic_merge
 from stowage.importing.fields import (
@@ -87,7 +88,8 @@ def _target(into: Conversion, spec: DocumentPart, source: Source) -> Made:
     path = None
     if custom and profile.known and profile.whole:
         spec.skip("targetFilter")
-        spec.lost("targetRef", f"a {kind} runs whole on one cluster: the subsets choose which one")
+        text = f"{with_article(kind)} runs whole on one cluster: the subsets choose which one"
+        spec.lost("targetRef", text)
     else:
         paths = _filtered(spec.part("targetFilter"), found)
         if custom:

@@ -13,6 +13,7 @@ from typing import Any
 
 from crds.groups.workloadgroup import MOST_SECONDS, TopologyMode
 from crds.names import GROUP, GROUP_ALIASES, LABEL_CLUSTER, LABEL_GROUP
+from machinery.kinds.profile import with_article
 from stowage.importing import pods, workloads
 from stowage.importing.fields import DocumentPart, FieldConverter, keep, lost, walk
 from stowage.importing.reading import Source, dig
@@ -215,8 +216,8 @@ def _no_member(into: Conversion, source: Source) -> None:
         if source.group in ("", "apps", "batch")
         else "put it into spec.template of a Workload, with replicasPath"
     )
-    text = f"is of the PodGroup {name}, and a {source.kind} cannot be imported; it is left out"
-    text += f": {instead}, with the label {LABEL_GROUP}"
+    text = f"is of the PodGroup {name}, and {with_article(source.kind)} cannot be imported; it is"
+    text += f" left out: {instead}, with the label {LABEL_GROUP}"
     into.notes.lost(source.document, "", text)
 
 

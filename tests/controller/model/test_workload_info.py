@@ -307,10 +307,10 @@ def test_an_autoscaler_of_its_own_object_is_refused_with_its_place() -> None:
 def test_a_number_of_replicas_is_refused_where_nothing_says_which_field_has_it(
     own: dict[str, Any], refused: bool
 ) -> None:
-    template = {"apiVersion": "example.com/v1", "kind": "Gadget", "spec": {"size": 1}}
-    gadget = workload("it", **{"replicas": None, "template": template, **own})
+    template = {"apiVersion": "example.com/v1", "kind": "Odd", "spec": {"size": 1}}
+    odd = workload("it", **{"replicas": None, "template": template, **own})
     if not refused:
-        assert workload_info(gadget)
+        assert workload_info(odd)
         return
-    with pytest.raises(ValueError, match=r"^spec\.replicas: a Gadget runs whole.*remove the field"):
-        workload_info(gadget)
+    with pytest.raises(ValueError, match=r"^spec\.replicas: an Odd runs whole.*remove the field"):
+        workload_info(odd)

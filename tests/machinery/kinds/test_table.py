@@ -11,6 +11,7 @@ import pytest
 
 from crds.fields.template import APPS_KINDS, BATCH_KINDS, number_path
 from machinery.kinds.builtin import CRON_JOB, DAEMON_SET, DEPLOYMENT, JOB, PROFILES, STATEFUL_SET
+from machinery.kinds.profile import with_article
 from machinery.kinds.table import known_kind, profile_of, profile_of_main
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,6 +48,17 @@ def test_a_kind_of_another_group_or_version_is_another_kind(api_version: str, ki
 )
 def test_what_names_no_kind_is_unknown(api_version: Any, kind: Any) -> None:
     assert not profile_of(api_version, kind).known
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        *("a Deployment", "a Rollout", "a TFJob", "a UnitedDeployment", "a User"),
+        *("an Ingress", "an Odd", "an HTTPRoute", "an MPIJob", "an XGBoostJob", "an Upgrade"),
+    ],
+)
+def test_a_kind_has_the_article_that_is_spoken(told: str) -> None:
+    assert with_article(told.split()[1]) == told
 
 
 @pytest.mark.proves("KD2")
