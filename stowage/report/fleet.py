@@ -345,13 +345,13 @@ def _waiting(workload: WorkloadSummary, now: datetime) -> Finding | None:
     if said.status == "True":
         return None
     found = unplaced(workload.name, said, f"{status.pending} of {status.desired}")
-    found.urgent = found.urgent and not _for_its_group(said, now)
+    found.urgent = found.urgent and not _passes(said, now)
     return found
 
 
-def _for_its_group(said: Condition, now: datetime) -> bool:
-    """Return whether it has waited less than the patience for others of its group."""
-    waits = said.reason in ("WaitingForGroup", "GroupIncomplete")
+def _passes(said: Condition, now: datetime) -> bool:
+    """Return whether it has waited less than the patience for what most often comes by itself."""
+    waits = said.reason in ("WaitingForGroup", "GroupIncomplete", "HubUnavailable")
     return waits and not overdue(said.last_transition_time, PATIENCE_SECONDS, now)
 
 
@@ -369,7 +369,7 @@ def _failing(workload: WorkloadSummary, now: datetime) -> Finding | None:
             since=said.last_transition_time,
             message=said.message,
             help=advice.PROPAGATED.get(said.reason, advice.UNKNOWN),
-            urgent=not _for_its_group(said, now),
+            urgent=not _passes(said, now),
         )
     stuck = [each for each in workload.status.clusters if each.unschedulable]
     late = [s for s in stuck if overdue(s.unschedulable_since, PATIENCE_SECONDS, now)]

@@ -31,6 +31,8 @@ from tests.stowage.plain_hub import Answer, PlainHub, hub_of, kubeconfig
 
 EXAMPLE = Path(__file__).parents[2] / "examples/02-target-cluster.yaml"
 LONG_AGO = timestamp(datetime.now(UTC) - timedelta(days=3, hours=1))
+TOMORROW = timestamp(datetime.now(UTC) + timedelta(days=1))
+"""Of what began less than a minute ago, however long these tests take."""
 
 pytestmark = pytest.mark.proves("U4")
 
@@ -84,16 +86,22 @@ def workload(name: str, state: str = "Running", **status: Any) -> dict[str, Any]
     return {"metadata": meta, "spec": {"schedulerName": "stowage"}, "status": fields}
 
 
-def condition(kind: str, reason: str, message: str = "") -> list[dict[str, Any]]:
+def condition(
+    kind: str, reason: str, message: str = "", since: str = LONG_AGO
+) -> list[dict[str, Any]]:
     return [
         {
             "type": kind,
             "status": "False",
             "reason": reason,
             "message": message,
-            "lastTransitionTime": LONG_AGO,
+            "lastTransitionTime": since,
         }
     ]
+
+
+def unavailable(*, since: str) -> list[dict[str, Any]]:
+    return condition("Propagated", "HubUnavailable", since=since)
 
 
 def run(file: Path, *args: str) -> Result:
@@ -329,6 +337,8 @@ def test_a_held_sweep_needs_a_person(hub: Hub) -> None:
         ({"workloads": [workload("x", "")]}, 1),
         ({"workloads": [{**workload("x", ""), "spec": {"schedulerName": "other"}}]}, 0),
         ({"workloads": [workload("x", conditions=condition("Propagated", "Propagating"))]}, 0),
+        ({"workloads": [workload("x", conditions=unavailable(since=LONG_AGO))]}, 1),
+        ({"workloads": [workload("x", conditions=unavailable(since=TOMORROW))]}, 0),
         ({"workloads": [workload("x", conditions=condition("Scheduled", "QuotaExceeded"))]}, 0),
         ({"workloads": [workload("x", conditions=condition("Scheduled", "ReplicasReached"))]}, 0),
         (
