@@ -18,7 +18,8 @@ SHELLS = ("bash", "zsh", "fish")
 def version(command: click.Context, hub: HubOptions, client: bool, output: str) -> None:
     """Show the release of this command, and of both processes on the hub.
 
-    Exit code 1 when there is a hub and it cannot be asked.
+    Exit code 1 when no hub can be asked: then the release of this command alone is on the standard
+    output, and why on the standard error.
     """
     from stowage.report import version as reading
 

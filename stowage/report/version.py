@@ -18,25 +18,21 @@ from stowage.report.findings import Report
 
 
 def show(hub: Callable[[], Connection] | None, system: str, form: str) -> bool:
-    """Print the releases; return False where there is a hub that could not be asked.
+    """Print the releases; return False where no hub could be asked: then the client's is printed.
 
-    `hub` is how it is reached, None where it is not to be asked. Without a kubeconfig the client's
-    is printed alone.
+    `hub` is how it is reached, None where it is not to be asked.
     """
     rows: list[dict[str, Any]] = [{"name": "client", "release": release() or "?", "leads": ""}]
-    why, asked = "", False
+    why = ""
     try:
-        if hub is not None:
-            at = hub()
-            asked = True
-            rows += _processes(at, system)
+        rows += _processes(hub(), system) if hub is not None else []
     except (ConfigurationError, TransportError) as e:
-        why = f"the releases on the hub are not known: {e}"
+        why = f"error: the releases on the hub are not known: {e}"
     data = {each["name"]: each["release"] for each in rows}
     output.show(data, form, text=output.table(rows, ("name", "release", "leads"), head=False))
     if why:
         say(why, err=True)
-    return not (why and asked)
+    return not why
 
 
 def _processes(hub: Connection, system: str) -> list[dict[str, Any]]:

@@ -66,8 +66,11 @@ def test_a_hub_that_cannot_be_asked_is_told_below(
     assert "the releases on the hub are not known: " in done.err
     assert stowage.succeed("version", "--client", at) == f"client   {OWN}\n"
     nowhere = stowage("version", env={"KUBECONFIG": str(tmp_path / "absent")})
-    assert (nowhere.code, nowhere.out) == (0, f"client   {OWN}\n")
+    assert (nowhere.code, nowhere.out) == (1, f"client   {OWN}\n")
     assert "no hub to talk to" in nowhere.err
+    told = stowage("version", "-o", "json", env={"KUBECONFIG": str(tmp_path / "absent")})
+    assert (told.code, json.loads(told.out)) == (1, {"client": OWN})
+    assert told.err == nowhere.err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
