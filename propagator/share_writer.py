@@ -253,7 +253,8 @@ class ShareWriter:
                 self._end(session, workload, Outcome(desired, PropagatedReason.DELETION_HELD, why))
                 return self._backoff.failed(share, why)
             if note := await self._restore_note(session, workload):
-                workload = await self._workloads.prepare(workload, set(), restored=note)
+                # The removal goes by the decision that was looked at, whatever the hub has since.
+                await self._prepare(workload, set(), note)
             order = await self._share(session, workload, AssignmentOrder.REMOVE, desired)
             report = await self._carry_out(session, order)
         except Conflict:
@@ -305,14 +306,20 @@ class ShareWriter:
         await self._members.namespaces.admit(session, workload)
         kinds = await self._inventory.shown(session, workload)
         note = await self._restore_note(session, workload)
+        prepared = await self._prepare(workload, kinds, note)
+        return await self._revisions.of_member(prepared, session.name)
+
+    async def _prepare(
+        self, workload: Workload, kinds: set[tuple[str, str]], note: str
+    ) -> Workload:
+        """Raises HubFault, Conflict."""
         try:
             await self._identity.uid()
-            prepared = await self._workloads.prepare(workload, kinds, restored=note)
+            return await self._workloads.prepare(workload, kinds, restored=note)
         except Conflict:
             raise
         except TransportError as fault:
             raise HubFault("the Workload could not be prepared", fault) from fault
-        return await self._revisions.of_member(prepared, session.name)
 
     async def _restore_note(self, session: MemberSession, workload: Workload) -> str:
         """Return the annotation by which `stowage restore --accept` knows it, or ""."""
