@@ -470,12 +470,12 @@ class SchedulerCache:
         return not self._renamed.waiting
 
     async def run(self) -> None:
-        """Land replicas and read shares of renamed clusters, in steps."""
-        landing = asyncio.create_task(self._landing.run())
+        """Land replicas, feed ledgers and read shares of renamed clusters, in steps."""
+        others = [asyncio.create_task(each.run()) for each in (self._landing, self.index)]
         try:
             await self._renamed.run()
         finally:
-            await end([landing])
+            await end(others)
 
     def _read_again(self, clusters: Collection[str]) -> None:
         held = {each.workload.key for name in clusters for each in self._assumed.on(name)}

@@ -47,7 +47,7 @@ from machinery.types.metadata import Key
 LOG = logs.get(__name__)
 STALE_RETRY_SECONDS = 2.0
 AGAIN_SECONDS = 0.1
-"""Seconds before a set is retried that changes of the cache overtook."""
+"""Seconds before a decision is retried that changes of the cache overtook."""
 OBJECTION_RETRY_SECONDS = 30.0
 """Rights on the hub change without an event."""
 RETRY_SECONDS = {ScheduledReason.PLUGIN_ERROR: 30.0, ScheduledReason.SCHEDULE_TIMEOUT: 10.0}
@@ -111,6 +111,8 @@ class Scheduler:
         """Decide one Workload. Return the seconds until it must be decided again, or None."""
         if not self._fresh():
             return STALE_RETRY_SECONDS
+        if self._cache.index.counting(key[0]):
+            return AGAIN_SECONDS
         await self._confirm(key)
         workload = self._to_decide(key)
         if workload is None:
@@ -180,9 +182,10 @@ class Scheduler:
             steps = self._steps(workload, objection, others)
             with tracing.span("decide", {"stowage.snapshot": self._cache.revision}):
                 batch = await in_slices(steps, between=cycle.release_if_long)
-            # Another set released its reservations meanwhile, so this decision may use room that
-            # only looks free.
-            if self._waiting.reopening and not reopened:
+            # Another set released its reservations meanwhile, or a ledger has begun to count: this
+            # decision may use room that only looks free.
+            reopening = self._waiting.reopening and not reopened
+            if reopening or self._cache.index.counting(workload.metadata.namespace):
                 return Batch([], moved=True)
             answered = frozenset(decision.workload.key for decision in batch.decisions)
             return batch

@@ -100,8 +100,9 @@ class Gradually(Generic[T]):
             self._more.set()
 
     @property
-    def waiting(self) -> bool:
-        return bool(self._groups)
+    def waiting(self) -> Collection[Hashable]:
+        """The groups with items left."""
+        return self._groups.keys()
 
     async def run(self) -> None:
         while True:

@@ -28,7 +28,8 @@ class Ledger(Protocol):
 
     `place(info, placements)` of an overlay adds or replaces one Workload.
 
-    `reads(within)` is called once, before any `put`, with `PlacementIndex.within`. By it a ledger
+    `reads(feed)` is called once, before any `put`. `feed(namespace)` puts or assumes every Workload
+    of the namespace again, in slices; nothing of the namespace is decided meanwhile. By it a ledger
     can leave out Workloads that none of its objects concern, and count them when one does.
 
     `keep(room)` is called once with a `RoomHolder`, before any `put`. An overlay holds nothing.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -14,6 +14,7 @@ from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Mask
 from controller.snapshot.snapshot import Snapshot
 from machinery import logs
+from machinery.tasks import Gradually
 from machinery.types.api import WorkloadAffinityTerm
 from machinery.types.metadata import Key
 from machinery.types.selectors import LabelSelector
@@ -202,43 +203,84 @@ class _Namespace:
         return (p for key in keys if selector.matches((p := self.placed[key]).info.labels))
 
 
+class _Fed(NamedTuple):
+    """A ledger with its methods, looked up once."""
+
+    ledger: Ledger
+    put: _Take
+    assume: _Take
+
+    @staticmethod
+    def of(ledger: Ledger) -> _Fed:
+        return _Fed(ledger, ledger.put, getattr(ledger, "assume", ledger.put))
+
+    @property
+    def name(self) -> str:
+        return type(self.ledger).__name__
+
+
 class PlacementIndex:
-    """Every Workload, placed or not; feeds the ledgers of features."""
+    """Every Workload, placed or not; feeds the ledgers of features.
+
+    While `run` runs, a ledger that begins to count a namespace gets its Workloads in slices.
+    """
 
     def __init__(self, ledgers: Iterable[Ledger] = ()) -> None:
         self._namespaces: dict[str, _Namespace] = {}
-        self._ledgers = tuple(ledgers)
-        self._puts = [each.put for each in self._ledgers]
-        self._assumes = [getattr(each, "assume", each.put) for each in self._ledgers]
+        self._ledgers = [_Fed.of(each) for each in ledgers]
+        self._reading: list[_Fed] = []
+        self._late: Gradually[Key] | None = None
         self.version = 0
         """Grows with each change: a decision in steps detects changes of the index."""
         for each in self._ledgers:
-            if (reads := getattr(each, "reads", None)) is not None:
-                reads(self.within)
+            if (reads := getattr(each.ledger, "reads", None)) is not None:
+                self._reading.append(each)
+                reads(self._feed_namespace)
 
     def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Store a Workload with its shares; one that is being deleted counts in no ledger."""
-        placed = PlacedWorkload(info, placements)
-        self._put_placed(placed)
-        self._feed_ledgers(self._puts, info, placed.counting)
+        self._put_placed(PlacedWorkload(info, placements))
 
     def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         self._put_placed(PlacedWorkload(info, placements, assumed=True))
-        self._feed_ledgers(self._assumes, info, placements)
-
-    def _feed_ledgers(
-        self, takes: Iterable[_Take], info: WorkloadInfo, placements: Mapping[str, int]
-    ) -> None:
-        self.version += 1
-        for ledger, take in zip(self._ledgers, takes, strict=True):
-            try:
-                take(info, placements)
-            except Exception:  # one ledger's fault must not stop the others
-                LOG.exception(_FAILED, type(ledger).__name__, extra={"object": "/".join(info.key)})
 
     def _put_placed(self, placed: PlacedWorkload) -> None:
         # Before the ledgers: one that begins to count a namespace meanwhile misses none of it.
         self._namespaces.setdefault(placed.info.namespace, _Namespace()).put(placed)
+        self.version += 1
+        self._feed(self._ledgers, placed)
+
+    def _feed(self, ledgers: Iterable[_Fed], placed: PlacedWorkload) -> None:
+        info, shares = placed.info, placed.counting
+        for each in ledgers:
+            try:
+                (each.assume if placed.assumed else each.put)(info, shares)
+            except Exception:  # one ledger's fault must not stop the others
+                LOG.exception(_FAILED, each.name, extra={"object": "/".join(info.key)})
+
+    def _feed_namespace(self, namespace: str) -> None:
+        there = self._namespaces.get(namespace)
+        if there is None:
+            return
+        if self._late is not None:
+            self._late.add(namespace, tuple(there.placed))
+        else:
+            for placed in there.placed.values():
+                self._feed(self._reading, placed)
+
+    def _feed_late(self, key: Key) -> None:
+        there = self._namespaces.get(key[0])
+        if there is not None and (placed := there.placed.get(key)) is not None:
+            self.version += 1
+            self._feed(self._reading, placed)
+
+    def counting(self, namespace: str) -> bool:
+        """Whether a ledger has not got all Workloads of the namespace yet."""
+        return self._late is not None and namespace in self._late.waiting
+
+    async def run(self) -> None:
+        self._late = Gradually(self._feed_late)
+        await self._late.run()
 
     def drop(self, key: Key) -> None:
         self.version += 1
@@ -247,23 +289,18 @@ class PlacementIndex:
             there.drop(key)
             if not there.placed:
                 del self._namespaces[key[0]]
-        for ledger in self._ledgers:
+        for each in self._ledgers:
             try:
-                ledger.drop(key)
+                each.ledger.drop(key)
             except Exception:
-                LOG.exception(_FAILED, type(ledger).__name__, extra={"object": "/".join(key)})
+                LOG.exception(_FAILED, each.name, extra={"object": "/".join(key)})
 
     def ledger(self, kind: type[L]) -> L:
         """Return the registered ledger of that type; an empty one if there is none."""
-        for ledger in self._ledgers:
-            if isinstance(ledger, kind):
-                return ledger
+        for each in self._ledgers:
+            if isinstance(each.ledger, kind):
+                return each.ledger
         return kind()
-
-    def within(self, namespace: str) -> Collection[PlacedWorkload]:
-        """Return the Workloads of a namespace, as the ledgers get them."""
-        there = self._namespaces.get(namespace)
-        return there.placed.values() if there is not None else ()
 
     def clusters_of(
         self, namespace: str, selector: LabelSelector, *, but: Collection[Key]

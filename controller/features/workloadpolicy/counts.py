@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 
 from controller.cache.ledger import PlacementsByWorkload
-from controller.cache.placements import PlacedWorkload
 from controller.framework.runtime.feature import checked_spec
 from controller.model.unit import WorkloadInfo
 from controller.planner.replicacycle import Method
@@ -80,6 +79,8 @@ Told: TypeAlias = Callable[[set[Key], set[Key]], None]
 @dataclass(slots=True)
 class _DomainTable:
     policy: Policy
+    number: int
+    """Later tables of the namespace have larger ones."""
     members: set[Key] = field(default_factory=set)
     replicas: dict[str, int] = field(default_factory=dict)
     foreign: Mapping[Key, Placements] = field(default_factory=dict)
@@ -97,6 +98,29 @@ class _DomainTable:
 class _PolicyCount:
     labels: Mapping[str, str]
     shares: Placements
+    newest: int
+    """The number of the newest table that was asked to count it."""
+
+
+@dataclass(slots=True)
+class _Namespace:
+    tables: dict[Key, _DomainTable] = field(default_factory=dict)
+    counted: dict[Key, _PolicyCount] = field(default_factory=dict)
+    newest: int = 0
+
+    def add(self, policy: Policy) -> None:
+        """An edited policy has a new table, which counts none yet."""
+        before = self.tables.get(policy.key)
+        self.newest += 1
+        self.tables[policy.key] = table = _DomainTable(policy, self.newest)
+        if before is not None:
+            table.foreign = before.foreign
+
+    def holding(self, key: Key) -> list[_DomainTable]:
+        return [table for table in self.tables.values() if key in table.members]
+
+
+_NOTHING = _Namespace()
 
 
 class Tally:
@@ -104,62 +128,56 @@ class Tally:
 
     def __init__(self, told: Told = lambda _touched, _eased: None) -> None:
         self._told = told
-        self._tables: dict[str, dict[Key, _DomainTable]] = {}
-        self._counted: dict[str, dict[Key, _PolicyCount]] = {}
+        self._namespaces: dict[str, _Namespace] = {}
         self._touched: set[Key] = set()
         self._eased: set[Key] = set()
-        self._within: Callable[[str], Collection[PlacedWorkload]] = lambda _: ()
+        self._feed: Callable[[str], None] = lambda _: None
 
-    def reads(self, within: Callable[[str], Collection[PlacedWorkload]]) -> None:
-        self._within = within
+    def reads(self, feed: Callable[[str], None]) -> None:
+        self._feed = feed
 
     def put_policy(self, policy: Policy) -> None:
-        namespace, table = policy.key[0], _DomainTable(policy)
-        if namespace not in self._tables:
-            self._tables[namespace] = {}
-            for each in self._within(namespace):
-                (self.assume if each.assumed else self.put)(each.info, each.counting)
-        before = self._table(policy.key)
-        if before is not None:
-            table.foreign = before.foreign
-        for key, counted in self.counted(namespace).items():
-            if policy.picks(counted.labels):
-                table.members.add(key)
-                table.add(counted.shares, 1)
-        self._tables[namespace][policy.key] = table
+        namespace = policy.key[0]
+        self._namespaces.setdefault(namespace, _Namespace()).add(policy)
+        self._feed(namespace)
         self._touched.add(policy.key)
         self._eased.add(policy.key)
         self._tell()
 
     def drop_policy(self, key: Key) -> None:
-        there = self._tables.get(key[0], {})
-        there.pop(key, None)
-        if not there:
-            self._tables.pop(key[0], None)
-            self._counted.pop(key[0], None)
+        there = self._of(key[0])
+        there.tables.pop(key, None)
+        if not there.tables:
+            self._namespaces.pop(key[0], None)
         self._eased.add(key)
         self._tell()
 
     def put(self, info: WorkloadInfo, placements: Placements) -> None:
-        if info.namespace not in self._tables:
+        there = self._namespaces.get(info.namespace)
+        if there is None:
             return
         shares = info.own(placements)
         if placements and info.moving.leaving:
             leaving = {name: each.replicas for name, each in info.moving.leaving.items()}
             shares = {c: shares.get(c, 0) + leaving.get(c, 0) for c in {**shares, **leaving}}
-        counted = _PolicyCount(info.unit_labels, shares)
-        before = self.counted(info.namespace).get(info.key)
+        counted = _PolicyCount(info.unit_labels, shares, there.newest)
+        before, asked = there.counted.get(info.key), 0
         if before == counted:
             return
-        if before is not None:
-            self._take_out(info.key, before)
-            if before.labels != counted.labels or _falls(before.shares, shares):
-                self._ease(info.namespace, before)
-        self._counted.setdefault(info.namespace, {})[info.key] = counted
-        for table in self._picking(info.namespace, counted.labels):
-            table.members.add(info.key)
-            table.add(counted.shares, 1)
-            self._touched.add(table.policy.key)
+        if before is not None and (before.labels, before.shares) == (counted.labels, shares):
+            asked = before.newest
+        elif before is not None:
+            self._take_out(
+                info.key,
+                before,
+                eases=before.labels != counted.labels or _falls(before.shares, shares),
+            )
+        there.counted[info.key] = counted
+        for table in there.tables.values():
+            if table.number > asked and table.policy.picks(counted.labels):
+                table.members.add(info.key)
+                table.add(shares, 1)
+                self._touched.add(table.policy.key)
         self._tell()
 
     def assume(self, info: WorkloadInfo, placements: Placements) -> None:
@@ -167,13 +185,10 @@ class Tally:
         self.put(info, info.most(placements))
 
     def drop(self, key: Key) -> None:
-        counted = self._counted.get(key[0], {}).pop(key, None)
-        if counted is None:
-            return
-        self._take_out(key, counted)
-        if counted.shares:
-            self._ease(key[0], counted)
-        self._tell()
+        counted = self._of(key[0]).counted.pop(key, None)
+        if counted is not None:
+            self._take_out(key, counted, eases=bool(counted.shares))
+            self._tell()
 
     def overlay(self, placed: PlacementsByWorkload) -> Tally:
         return _PolicyOverlay(self, placed)
@@ -183,7 +198,9 @@ class Tally:
         return table.policy if table else None
 
     def policies(self) -> Iterator[Policy]:
-        return (table.policy for tables in self._tables.values() for table in tables.values())
+        return (
+            table.policy for each in self._namespaces.values() for table in each.tables.values()
+        )
 
     def claimed(self, key: Key) -> dict[str, int]:
         table, found = self._table(key), dict[str, int]()
@@ -193,7 +210,7 @@ class Tally:
         return found
 
     def counted(self, namespace: str) -> Mapping[Key, _PolicyCount]:
-        return self._counted.get(namespace, {})
+        return self._of(namespace).counted
 
     def members(self, key: Key) -> int:
         table = self._table(key)
@@ -204,7 +221,7 @@ class Tally:
         if table is None:
             return {}
         foreign = [replicas for of, replicas in table.foreign.items() if of not in but]
-        leaving = [self._counted[key[0]][each].shares for each in table.members.intersection(but)]
+        leaving = [self.counted(key[0])[each].shares for each in table.members.intersection(but)]
         if not foreign and not leaving:
             return table.replicas
         replicas = dict(table.replicas)
@@ -228,7 +245,7 @@ class Tally:
         return True
 
     def touch_all(self) -> None:
-        self._touched |= {key for tables in self._tables.values() for key in tables}
+        self._touched |= {key for each in self._namespaces.values() for key in each.tables}
         self._tell()
 
     def _tell(self) -> None:
@@ -238,22 +255,21 @@ class Tally:
         if touched or eased:
             self._told(touched, eased)
 
-    def _take_out(self, key: Key, counted: _PolicyCount) -> None:
-        for table in self._picking(key[0], counted.labels):
+    def _take_out(self, key: Key, counted: _PolicyCount, *, eases: bool) -> None:
+        tables = self._of(key[0]).holding(key)
+        for table in tables:
             table.members.discard(key)
             table.add(counted.shares, -1)
-            self._touched.add(table.policy.key)
+        changed = {table.policy.key for table in tables}
+        self._touched |= changed
+        if eases:
+            self._eased |= changed
 
-    def _ease(self, namespace: str, counted: _PolicyCount) -> None:
-        self._eased |= {table.policy.key for table in self._picking(namespace, counted.labels)}
+    def _of(self, namespace: str) -> _Namespace:
+        return self._namespaces.get(namespace, _NOTHING)
 
     def _table(self, key: Key) -> _DomainTable | None:
-        return self._tables.get(key[0], {}).get(key)
-
-    def _picking(self, namespace: str, labels: Mapping[str, str]) -> Iterator[_DomainTable]:
-        for table in self._tables.get(namespace, {}).values():
-            if table.policy.picks(labels):
-                yield table
+        return self._of(key[0]).tables.get(key)
 
 
 class _PolicyOverlay(Tally):

@@ -91,13 +91,12 @@ class WorkloadQuotas(ClaimedKind):
         super().__init__(self.usage.set_foreign)
         self.watch(WORKLOAD_QUOTAS, WorkloadQuota, self.quota_changed, gone=self._quota_gone)
         self.watch(WORKLOADS, Workload, self.workload_changed, placed=True)
-        self._everywhere = False
 
     def attach(self, handle: Handle) -> None:
         super().attach(handle)
         for plugin in self.enabled(Plugin):
             plugin.claims = self
-            self._everywhere |= plugin.has_default
+            self.usage.everywhere |= plugin.has_default
 
     def start(self, term: Term) -> QuotaController:
         return QuotaController(term, usage=self.usage, claims=self._claims, handle=self.handle)
@@ -121,7 +120,7 @@ class WorkloadQuotas(ClaimedKind):
     def _counted(self, namespace: str, eased: bool) -> None:
         quotas = [each.key for each in self.usage.quotas(namespace)]
         self.controller.touched(quotas)
-        if quotas or self._everywhere:
+        if quotas or self.usage.everywhere:
             key = quotas[0] if quotas else (namespace, "")
             self._announce(key, Action.SHARES if eased else Action.WORSE)
 

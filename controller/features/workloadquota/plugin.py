@@ -172,7 +172,7 @@ class WorkloadQuotaPlugin(ClaimsQuota):
         about = (namespace, index.version, usage.version)
         if self._known[0] != about:
             quotas = self.quotas(index, namespace)
-            amounts = left(quotas, usage.used(namespace, reservations))
+            amounts = left(quotas, usage.used(namespace, reservations)) if quotas else {}
             found = [
                 ("" if name == UNITS else resource_of(name), n)
                 for name, n in amounts.items()

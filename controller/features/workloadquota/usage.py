@@ -4,17 +4,16 @@ Workloads count by their template's request, Reservations by their unused room, 
 count themselves. Claims of other processes (`set_foreign`) count too; while a claim's Workload is
 unknown here, nothing is let in. Pods that deleted Workloads left on clusters count until the
 quota's annotation `stowage.dev/released` names these. Nothing is kept of a namespace before its
-first quota, or the first question of a default quota.
+first quota; with a default quota, of any namespace from its first Workload on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from controller.cache.ledger import PlacementsByWorkload
-from controller.cache.placements import PlacedWorkload
 from controller.features.reservation.ledger import ReservationLedger
 from controller.features.workloadquota.compiled import (
     Amounts,
@@ -274,10 +273,12 @@ class Usage:
         self.version = 0
         """Changes with each quota and each claim."""
         self._namespaces: dict[str, _Namespace] = {}
-        self._within: Callable[[str], Collection[PlacedWorkload]] = lambda _: ()
+        self._feed: Callable[[str], None] = lambda _: None
+        self.everywhere = False
+        """Whether namespaces without a quota are counted from their first Workload on."""
 
-    def reads(self, within: Callable[[str], Collection[PlacedWorkload]]) -> None:
-        self._within = within
+    def reads(self, feed: Callable[[str], None]) -> None:
+        self._feed = feed
 
     def put_quota(self, quota: CompiledQuota) -> None:
         self._own(quota.key[0]).quotas[quota.key] = quota
@@ -289,7 +290,7 @@ class Usage:
         own.quotas.pop(key, None)
         own.foreign.pop(key, None)
         own.left.drop(key, kept=bool(own.quotas))
-        if not own.quotas:
+        if not own.quotas and not self.everywhere:
             self._namespaces.pop(key[0], None)
         self.version += 1
         self._told(key[0], True)
@@ -306,8 +307,8 @@ class Usage:
         return (quota for each in self._namespaces.values() for quota in each.quotas.values())
 
     def put(self, info: WorkloadInfo, placements: Placements) -> None:
-        own = self._namespaces.get(info.namespace)
-        if own is None:
+        own = self._own(info.namespace) if self.everywhere else self._of(info.namespace)
+        if own is _NOTHING:
             return
         changed, eased = own.put(info, placements)
         if changed:
@@ -379,9 +380,7 @@ class Usage:
         own = self._namespaces.get(namespace)
         if own is None:
             own = self._namespaces[namespace] = _Namespace()
-            for each in self._within(namespace):
-                placements = each.counting
-                own.put(each.info, _most(each.info, placements) if each.assumed else placements)
+            self._feed(namespace)
         return own
 
     def counts(self, namespace: str) -> Mapping[Key, _QuotaCount]:
