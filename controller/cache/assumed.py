@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from controller.cache.placements import PlacementIndex
@@ -227,6 +227,10 @@ class AssumedPlacements:
                 index.put(info)
             else:
                 index.drop(info.key)
+        if info.idle:  # until its clusters report otherwise
+            fresh = {c: n for c, n in placements.items() if n and c not in counted.replicas}
+            known, finished = counted.replicas | fresh, counted.finished | fresh
+            counted = replace(counted, replicas=known, finished=finished)
         flying = {}
         for cluster, replicas in placements.items() if not info.booked else ():
             if more := max(replicas - counted.replicas.get(cluster, 0), 0):

@@ -36,6 +36,7 @@ from crds.admission.placeholder import keeps_room
 from crds.fields.movement import MovedData
 from crds.fields.placing import Distribution
 from crds.fields.publishing import Delivery
+from crds.fields.shares import ShareHealth
 from crds.groups.membership import groups_named
 from crds.names import BINDING_LABELS
 from crds.workload import OnDelete
@@ -43,6 +44,7 @@ from machinery.api.resources import CRDS, group_of
 from machinery.kinds.builtin import DEPLOYMENT
 from machinery.kinds.paths import steps
 from machinery.kinds.profile import Profile, with_article
+from machinery.kinds.readiness import judge
 from machinery.kinds.scalers import refuse_scaler
 from machinery.kinds.table import ALONE, PRESENT, may_change, profile_of
 from machinery.kinds.templates import (
@@ -213,6 +215,8 @@ class WorkloadInfo:
     """Its whole spec, of a kind whose profile may change, or with several sorts of pods."""
     suspended: LabelSelector | None = None
     """The clusters whose shares stay as they are, and that take none; None for no cluster."""
+    idle: bool = False
+    """Its object has no pods once it is made, such as a Job with `suspend`."""
     delivered: bool = True
     """The propagator brings it to its clusters, and tells how its replicas fare there."""
 
@@ -414,6 +418,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         first_ordinal=first_ordinal(profile, body),
         groups=groups,
         suspended=label_selector(spec.suspend.cluster_selector) if spec.suspend else None,
+        idle=bool(profile.suspended) and judge(profile, body).health == ShareHealth.SUSPENDED,
         delivered=spec.delivery != Delivery.NONE,
         claims=0 if leaves_data else claims,
         source=spec if profile.pods and not profile.pod_path else None,

@@ -25,7 +25,7 @@ from controller.model.unit import WorkloadInfo, restated
 from controller.scheduling import moving
 from controller.scheduling.decision import Decision
 from controller.snapshot.snapshot import Snapshot
-from crds.fields.shares import ShareState
+from crds.fields.shares import ShareHealth, ShareState
 from machinery.types import hostports, quantities
 from machinery.types.api import Capacity, NodeGroup
 from machinery.types.metadata import Key, Object
@@ -319,7 +319,7 @@ class Simulation(Rehearsal):
     ) -> WorkloadStatus:
         """Have the members run the placements; return the status with what they report."""
         ready = self._answering
-        shares = _reported(status.clusters, placements, ready)
+        shares = _reported(status.clusters, placements, ready, idle=info.idle)
         before = {each.name: each.scheduled for each in status.clusters}
         after = {each.name: each.scheduled for each in shares}
         found = dict[str, int]()
@@ -435,17 +435,26 @@ def _essence(status: WorkloadStatus) -> tuple[Any, ...]:
 
 
 def _reported(
-    shares: Iterable[ClusterShare], placements: Mapping[str, int], ready: Collection[str]
+    shares: Iterable[ClusterShare],
+    placements: Mapping[str, int],
+    ready: Collection[str],
+    *,
+    idle: bool,
 ) -> list[ClusterShare]:
-    """Return the reports of the members once all is ready; a lost one tells what it told last."""
+    """Return the reports of the members once all is ready; a lost one tells what it told last.
+
+    With `idle` a new share has no pods, and is suspended.
+    """
     known = {each.name: each for each in shares}
+    new = ShareHealth.SUSPENDED.value if idle else ""
+    told = {name: known.get(name) or ClusterShare(name, health=new) for name in placements}
     found = [
         msgspec.structs.replace(
-            known.get(name) or ClusterShare(name),
+            told[name],
             replicas=replicas,
             ready=replicas,
             available=replicas,
-            scheduled=replicas,
+            scheduled=replicas if told[name].health != ShareHealth.SUSPENDED else 0,
             current=0,
             unschedulable=0,
             unschedulable_since=None,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
 
 from tests.kindsof import LEADER_WORKERS, RAY, SPARK
 
-from .test_plan import Write, cluster, plan, run, write
+from .test_plan import Write, cluster, plan, run, shares, workload, write
 
 __all__ = ["write"]
 
@@ -68,6 +69,27 @@ def test_plan_says_what_an_edited_template_does(write: Write) -> None:
     faster = copy.deepcopy(SPARK)
     faster["spec"]["driver"]["cores"] = 2
     assert "anew" in notes(write, faster, SPARK)[0]
+
+
+@pytest.mark.proves("KD17")
+@pytest.mark.parametrize(("suspend", "others"), [(True, {"a": 8}), (False, {})])
+def test_what_is_suspended_takes_no_room_from_others(
+    write: Write, suspend: bool, others: dict[str, int]
+) -> None:
+    """As on a hub: it finds a cluster with room, and from then on asks for nothing."""
+    pods = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    spec = {"suspend": suspend, "template": {"spec": pods}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "it"}, "spec": spec}
+    files = write("w.yaml", placing(job, priority=1), workload("web", replicas=8, cpu="1"))
+    fleet = write("fleet.yaml", cluster("a", cpu=8))
+    planned = plan(files, fleet)
+    assert shares(planned["it"]) == {"a": 1}
+    assert shares(planned["web"]) == others
+    simulated = run("simulate", "-f", files, "--fleet", fleet, "-o", "json")
+    found = {each["name"]: each for each in json.loads(simulated.stdout)["workloads"]}
+    assert {c["cluster"]: c["replicas"] for c in found["web"]["after"]} == others
+    full = plan(files, write("full.yaml", cluster("a", cpu="500m")))
+    assert full["it"]["reason"] == "InsufficientCapacity"
 
 
 CLONES: dict[str, Any] = {

@@ -229,6 +229,19 @@ async def test_a_suspended_job_takes_no_room_and_a_released_one_does() -> None:
         assert stage.placed("bill") == {"m1": 1}
 
 
+@pytest.mark.proves("KD17")
+async def test_a_job_that_is_made_suspended_needs_a_place_and_then_asks_for_nothing() -> None:
+    stage = Stage()
+    stage.cluster("m1", cpu="500m")
+    put(stage, template=job(suspend=True))
+    async with stage.leading():
+        await stage.until(lambda: stage.says("bill")[1] == "InsufficientCapacity")
+        stage.cluster("m2", cpu="1")
+        await stage.until(lambda: stage.placed("bill") == {"m2": 1})
+        stage.workload("second", replicas=1, clusterSelector={"stowage.dev/cluster": "m2"})
+        await stage.until(lambda: stage.placed("second") == {"m2": 1})
+
+
 @pytest.mark.proves("A20", "KD18", "KD19", "KD21")
 async def test_completions_are_divided_and_what_is_left_goes_on_elsewhere() -> None:
     stage = Stage()
