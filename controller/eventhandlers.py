@@ -23,6 +23,7 @@ from controller.cache.placements import PlacementIndex
 from controller.framework import events
 from controller.framework.events import MEMBER_CLUSTER, WORKLOAD, Action
 from controller.framework.interface import Fields, QueueSort
+from controller.framework.runtime.feature import IDLE
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo, compact, harmless, with_bodies, workload_info
 from controller.model.work import ordinals_of
@@ -80,9 +81,9 @@ class QueueFeed:
 
     def __init__(self, sort: QueueSort) -> None:
         self._sort = sort
-        self._queue: SchedulingQueue | None = None
+        self._queue: SchedulingQueue = IDLE
 
-    def lead(self, queue: SchedulingQueue | None) -> None:
+    def lead(self, queue: SchedulingQueue) -> None:
         self._queue = queue
 
     def rank(self, info: WorkloadInfo) -> Rank:
@@ -96,29 +97,25 @@ class QueueFeed:
 
     def activate(self, infos: Iterable[WorkloadInfo], *, after_backoff: bool = False) -> None:
         """Queue these Workloads. `after_backoff` keeps the back-off of failed writes."""
-        if self._queue is not None:
-            activate = self._queue.activate_after_backoff if after_backoff else self._queue.activate
-            activate([self.rank(info) for info in infos])
+        activate = self._queue.activate_after_backoff if after_backoff else self._queue.activate
+        activate([self.rank(info) for info in infos])
 
     def activate_in_steps(self, infos: Iterable[WorkloadInfo]) -> None:
         """For very many."""
-        if self._queue is not None:
-            self._queue.activate_in_steps(self.rank(info) for info in infos)
+        self._queue.activate_in_steps(self.rank(info) for info in infos)
 
     def forget(self, key: Key) -> None:
-        if self._queue is not None:
-            self._queue.forget(key)
+        self._queue.forget(key)
 
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
     ) -> None:
         """Announce an event. No hint is called if both versions are None."""
-        if self._queue is not None:
-            self._queue.announce(kind, key, action, old, new)
+        self._queue.announce(kind, key, action, old, new)
 
     def workload(self, old: Workload | None, new: Workload | None) -> None:
         known = new or old
-        if self._queue is None or known is None:
+        if self._queue is IDLE or known is None:
             return
         key, action = known.metadata.key, events.of_workload(old, new)
         self._queue.announce(WORKLOAD, key, action, old, new, by=key)
@@ -128,9 +125,8 @@ class QueueFeed:
             self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
 
     def landed(self, key: Key, clusters: Iterable[str]) -> None:
-        if self._queue is not None:
-            for cluster in clusters:
-                self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
+        for cluster in clusters:
+            self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
 
     def freed(self, cluster: str) -> None:
         self.announce(MEMBER_CLUSTER, ("", cluster), Action.ROOM)
@@ -269,7 +265,7 @@ class SchedulerCache:
 
     def stop(self) -> None:
         self._unannounced.clear()
-        self._feed.lead(None)
+        self._feed.lead(IDLE)
 
     def ours(self, workload: Workload) -> bool:
         """Whether this process schedules the Workload, which is whole and not being deleted."""
@@ -486,8 +482,12 @@ class SchedulerCache:
             self._take(stored)
         self._activate_ours([key])
 
+    def holders(self, cluster: str) -> set[Key]:
+        """Return the Workloads that have a share of the cluster, leave it or may return to it."""
+        return {*self._assumed.holders(cluster), *self.away.holders(cluster)}
+
     def _look_again(self, cluster: str) -> None:
-        self._activate_ours({*self._assumed.holders(cluster), *self.away.holders(cluster)})
+        self._activate_ours(self.holders(cluster))
 
     def _activate_ours(self, keys: Iterable[Key]) -> None:
         infos = (self.info(key) for key in keys)

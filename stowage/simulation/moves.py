@@ -15,7 +15,7 @@ from typing import Any, Self
 import msgspec
 
 from controller.binding.statuspatch import status_of
-from controller.features.evacuation.fleet import FleetMoves, turns
+from controller.features.evacuation.fleet import turns
 from controller.framework.calling.guard import PluginError
 from controller.framework.profile import SchedulerConfiguration
 from controller.framework.runtime.handle import DryRunHandle
@@ -220,10 +220,10 @@ class Simulation(Rehearsal):
     def play(self, asked: Iterable[Key] = ()) -> None:
         """Decide these Workloads, and all that need a decision, until nothing moves any more."""
         self._forget()
-        moves = self.ledger(FleetMoves)
         left = [name for name, each in self.members.items() if each.evacuating]
+        held = {key for name in left for key in self._cache.holders(name) if is_workload(key)}
         keys = {*asked, *self._undecided}
-        for key in {key for name in left for key in moves.on(name)} & self._infos.keys() - keys:
+        for key in held & self._infos.keys() - keys:
             if (due := self._first_due(self._infos[key])) is not None:
                 self._later[key] = due
             else:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from controller.cache.away import AwayClusters
 from controller.features.evacuation import status, taints
-from controller.features.evacuation.fleet import FleetMoves, Waiting
+from controller.features.evacuation.fleet import Waiting
 from controller.features.evacuation.plugin import HELD, TaintEviction
 from controller.features.evacuation.status import Standing
 from controller.features.evacuation.taints import SCOPES, brake_of
@@ -25,6 +25,7 @@ from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
 from controller.framework.statuswriter import Result, StatusWriter
 from controller.model.objects import MemberCluster, Workload
+from controller.model.placed import is_workload
 from crds.fields.movement import MovingReason
 from crds.membercluster import MOST_BLOCKED, EvacuatingReason, MemberClusterCondition
 from crds.workload import WorkloadCondition
@@ -155,7 +156,6 @@ class EvacuationController(StatusWriter[MemberCluster]):
         self,
         term: Term,
         *,
-        moves: FleetMoves,
         waiting: Waiting,
         plugin: TaintEviction,
         handle: Handle,
@@ -164,7 +164,6 @@ class EvacuationController(StatusWriter[MemberCluster]):
         self._away = handle.away()
         self._stored: _Fleet = _Fleet(term.informer(MEMBER_CLUSTERS), self._away)
         self._workloads: Informer[Workload] = term.informer(WORKLOADS)
-        self._moves = moves
         self._plugin = plugin
         self._handle = handle
         self._namespace = term.namespace
@@ -240,13 +239,13 @@ class EvacuationController(StatusWriter[MemberCluster]):
     async def prepare(self, stored: MemberCluster) -> None:
         cluster, blocked = stored.metadata.name, list[BlockedWorkload]()
         units = workloads = stay = 0
-        async for key in in_slices(sorted(self._moves.on(cluster))):
+        async for key in in_slices(sorted(self._handle.holders(cluster))):
             workload = self._workloads.get(key)
             if workload is None or workload.info is None:
                 continue
             info = workload.info
             leaving = info.moving.leaving.get(cluster)
-            there = info.present.get(cluster, 0)
+            there = 0 if info.deleting else info.present.get(cluster, 0)
             if there and not self._plugin.evicts(info, stored):
                 stay += there
                 there = 0
@@ -329,7 +328,8 @@ class EvacuationController(StatusWriter[MemberCluster]):
             workload = self._workloads.get(key)
             return (0 if workload is None else -workload.spec.priority), key
 
-        self._handle.look(sorted(self._moves.on(cluster), key=turn))
+        held = filter(is_workload, self._handle.holders(cluster))
+        self._handle.look(sorted(held, key=turn))
 
     def forget(self, key: Key) -> None:
         super().forget(key)

@@ -48,9 +48,7 @@ class Evacuations(Feature):
         plugin = next(iter(self.enabled(TaintEviction)), None)
         if plugin is None:
             return None
-        return EvacuationController(
-            term, moves=self.moves, waiting=self._waiting, plugin=plugin, handle=self.handle
-        )
+        return EvacuationController(term, waiting=self._waiting, plugin=plugin, handle=self.handle)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         self._waiting.workload_changed(old, new)

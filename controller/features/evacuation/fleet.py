@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Self
@@ -25,8 +25,6 @@ class _Entry:
     placements: Mapping[str, int]
     placed: int = 0
     moving: int = 0
-    others: Collection[str] = ()
-    """Without a share: replicas leave them, or may return."""
     leaving: tuple[tuple[str, int], ...] = ()
     """The leaving replicas by cause."""
 
@@ -46,17 +44,13 @@ class FleetMoves:
     def __init__(self, freed: Callable[[], None] = lambda: None) -> None:
         self._freed = freed
         self._entries: dict[Key, _Entry] = {}
-        self._on: dict[str, set[Key]] = {}
         self.placed = 0
         self.moving = 0
-
-    def on(self, cluster: str) -> set[Key]:
-        return self._on.get(cluster, set())
 
     def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         key, state = info.key, info.moving
         before = self._entries.get(key, _NOWHERE)
-        rests = not (state.leaving or state.displaced or before.moving or before.others)
+        rests = not (state.leaving or before.moving or before.leaving)
         if rests and before.placements == placements == info.present:
             return
         if is_workload(key):
@@ -65,7 +59,6 @@ class FleetMoves:
                 placements,
                 sum(placements.values()),
                 on_their_way(info, placements),
-                {*state.leaving, *state.displaced}.difference(placements) or (),
                 leaving,
             )
             self._replace(key, before, entry)
@@ -86,18 +79,8 @@ class FleetMoves:
             del self._entries[key]
         else:
             self._entries[key] = entry
-        self._list(key, before, entry)
         if entry.moving < before.moving:
             self._freed()
-
-    def _list(self, key: Key, before: _Entry, entry: _Entry) -> None:
-        for name in (*before.placements, *before.others):
-            if name not in entry.placements and name not in entry.others:
-                self._on[name].discard(key)
-                if not self._on[name]:
-                    del self._on[name]
-        for name in (*entry.placements, *entry.others):
-            self._on.setdefault(name, set()).add(key)
 
     def overlay(self, _placed: PlacementsByWorkload) -> Self:
         """Members of a group do not move for each other."""

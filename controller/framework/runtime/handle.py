@@ -50,6 +50,8 @@ class SharedState(Protocol):
 
     def named(self, workload: Workload) -> Workload: ...
 
+    def holders(self, cluster: str) -> Collection[Key]: ...
+
     def activate_in_steps(self, keys: Iterable[Key]) -> None: ...
 
     def announce(self, kind: str, key: Key, action: Action, old: Any, new: Any) -> None: ...
@@ -121,6 +123,10 @@ class Handle:
     def away(self) -> AwayClusters:
         """Return the clusters that shares name without a MemberCluster."""
         return AwayClusters() if self._shared is None else self._shared.away
+
+    def holders(self, cluster: str) -> Collection[Key]:
+        """Return the Workloads that have a share of the cluster, leave it or may return to it."""
+        return () if self._shared is None else self._shared.holders(cluster)
 
     def named(self, workload: Workload) -> Workload:
         """Return a stored Workload as decisions read it.
