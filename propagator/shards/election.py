@@ -65,9 +65,12 @@ class ShardElection:
         self._number = number
         self._history = history
         self._known = history.number
-        self._seen = NEVER  # by this process
-        self._told = ""  # the time of the last one, as any Lease tells
-        self._former = ""  # the same, when this process saw one
+        self._seen = NEVER
+        """The last one that this process has seen."""
+        self._former = ""
+        """The time of the one before that."""
+        self._latest = ""
+        """The time of the last one that was known."""
         self._clock = clock
         self._electors: dict[int, LeaderElector] = {}
         self._resigned = False
@@ -88,21 +91,23 @@ class ShardElection:
     def set_back(self, told: Iterable[SetBack]) -> SetBack:
         """Return the last one that this process has seen, or that Leases have `told`."""
         self._look_back()
-        told = [each for each in (SetBack.on(self._of(0).annotations), *told) if each.time]
-        if not (told or self._seen.time):
+        notes = [self._seen, SetBack.on(self._of(0).annotations), *told]
+        latest = max(each.time for each in notes)
+        if not latest:
             return NEVER
-        found = [each for each in told if each.time > self._former or not self._seen.time]
-        found += [self._seen] if self._seen.time else []
-        time = max(each.time for each in found)
-        # Of the one that this process has seen each may have found another version.
-        same = found if self._seen.time else [each for each in found if each.time == time]
+        if self._seen.time:
+            # Later notes than of the one before are of this one, though each found its own version.
+            same = [self._seen, *(each for each in notes if each.time > self._former)]
+        else:
+            same = [each for each in notes if each.time == latest]
         version = min((e.version for e in same if e.version is not None), default=None)
-        self._told = max(self._told, time)
-        return SetBack(time, version)
+        found = SetBack(max(each.time for each in same), version)
+        self._latest = max(self._latest, found.time)
+        return found
 
     def _look_back(self) -> None:
         if self._known != self._history.number:
-            self._known, self._former = self._history.number, self._told
+            self._known, self._former = self._history.number, self._latest
             # Objects have whole seconds: all that was made before counts as older.
             self._seen = SetBack(timestamp(self._clock.now() + timedelta(seconds=1)))
         if self._seen.time and self._seen.version is None:
