@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -33,7 +32,7 @@ from machinery.runtime.informer import Informer
 from machinery.types.api import MemberReportStatus, UnassignedWorkload
 from machinery.types.bounds import MOST_AMOUNT, NAME, clean
 from machinery.types.metadata import Key, Object
-from machinery.types.quantities import exact, render
+from machinery.types.quantities import amount, render
 from propagator.members.cluster_identity import ClusterIdentity
 from propagator.members.health import MemberHealth
 from propagator.members.objects import Mark, version_number
@@ -56,9 +55,9 @@ class Believed:
 
     def __init__(self) -> None:
         self._since = math.inf
-        self._base: Mapping[str, Fraction] = {}
+        self._base: Mapping[str, int] = {}
         """The room before it last grew."""
-        self._last: Mapping[str, Fraction] = {}
+        self._last: Mapping[str, int] = {}
         """What last counted of each resource, also of one that is told as none meanwhile."""
         self._grew = -math.inf
 
@@ -84,24 +83,23 @@ class Believed:
                 known.pop(name, None)
             known |= {name: stored[name] for name in _ROOM if name in stored}
             for name in held:
-                old = _text(name, before.get(name, Fraction()))
-                new = _text(name, room[name])
+                old, new = (
+                    render(name, min(found.get(name, 0), MOST_AMOUNT)) for found in (before, room)
+                )
                 differs.append(f"allocatable {name} is told as {new} and counts as {old}")
             differs.append(
                 f"more than twice the room counts once it has been told for {DWELL_SECONDS:.0f} s"
             )
         return known, differs
 
-    def _known(self, stored: Mapping[str, Fraction]) -> Mapping[str, Fraction]:
+    def _known(self, stored: Mapping[str, int]) -> Mapping[str, int]:
         """Return what counts, with what counted last of resources that are told as none."""
-        now = {name: amount for name, amount in stored.items() if amount > 0}
-        former = {name: amount for name, amount in self._last.items() if name not in now}
+        now = {name: n for name, n in stored.items() if n > 0}
+        former = {name: n for name, n in self._last.items() if name not in now}
         self._last = dict([*now.items(), *former.items()][:MOST_RESOURCES])
         return self._last
 
-    def _held(
-        self, before: Mapping[str, Fraction], told: Mapping[str, Fraction], now: float
-    ) -> list[str]:
+    def _held(self, before: Mapping[str, int], told: Mapping[str, int], now: float) -> list[str]:
         """Return the resources of which too much is told."""
         base = self._base if now - self._grew < DWELL_SECONDS else before
         if more := _more(told, base, MOST_GROWTH):
@@ -115,22 +113,17 @@ class Believed:
         return []
 
 
-def _more(room: Mapping[str, Fraction], than: Mapping[str, Fraction], times: int = 1) -> list[str]:
-    return sorted(n for n, amount in than.items() if 0 < amount * times < room.get(n, 0))
+def _more(room: Mapping[str, int], than: Mapping[str, int], times: int = 1) -> list[str]:
+    return sorted(name for name, n in than.items() if 0 < n * times < room.get(name, 0))
 
 
-def _text(resource: str, amount: Fraction) -> str:
-    units = int(amount * 1000) if resource == "cpu" else int(amount)
-    return render(resource, min(units, MOST_AMOUNT))
-
-
-def _room(status: Mapping[str, Any]) -> dict[str, Fraction]:
-    free: defaultdict[str, Fraction] = defaultdict(Fraction)
+def _room(status: Mapping[str, Any]) -> dict[str, int]:
+    free: Counter[str] = Counter()
     for group in status.get("nodeGroups") or ():
         for name, value in (group.get("free") or {}).items():
-            free[name] += group["count"] * exact(str(value))
+            free[name] += group["count"] * amount(name, str(value))
     sums = (status.get("capacity") or {}).get("allocatable") or {}
-    offered = {str(name): exact(str(value)) for name, value in sums.items()}
+    offered = {str(name): amount(str(name), str(value)) for name, value in sums.items()}
     return {name: max(offered.get(name, free[name]), free[name]) for name in {*offered, *free}}
 
 
