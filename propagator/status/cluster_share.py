@@ -133,10 +133,13 @@ class ReportedShare:
     def _asked(self, before: Mapping[str, Any]) -> int | None:
         """Return the replicas that the objects there ask for; None where that is `replicas`.
 
-        Where nothing is there it is always told, as the sign that somebody has looked.
+        Where nothing is there it is always told, as the sign that somebody has looked: only then
+        do others make ordinals of their own.
         """
         if self.seen.contact is not Contact.SERVING or self.seen.end is not None:
             return before.get("asked")
+        if self.seen.to_take_over:
+            return None  # its ordinals, and not the share's zero, are what runs there
         main = self.seen.main
         asked = 0 if main is None else main.replicas
         if asked is None:

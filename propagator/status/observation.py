@@ -325,6 +325,7 @@ class Survey:
             outcome=current,
             main=main,
             former=self._former(session, workload),
+            to_take_over=main is None and self._to_take_over(session, workload),
             kept_pods=session.kept_pods(where, main.pods_templates) if main is not None else 0,
             pods=session.pod_counts(where),
             available=session.availability(where, seconds) if seconds else None,
@@ -340,6 +341,12 @@ class Survey:
             return 0
         asked = (each.replicas for _, each in formers(session, workload))
         return sum(1 if replicas is None else replicas for replicas in asked)
+
+    def _to_take_over(self, session: MemberSession, workload: Workload) -> bool:
+        if not (workload.at_most_once and self._views.divided(workload) and session.link):
+            return False
+        named = session.link.watches.named(workload.metadata.key)
+        return main_object(main_of(workload), named, ending=True) is not None
 
     def _end(
         self, workload: Workload, session: MemberSession | None, name: str

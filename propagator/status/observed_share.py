@@ -45,6 +45,8 @@ class ObservedShare:
     pods: PodCounts | None = None
     former: int = 0
     """Replicas of objects there that the Workload names no more, which run units of it."""
+    to_take_over: bool = False
+    """Whether the main object there is that of a forgotten Workload of this name."""
     events: ToldRefusal = NOTHING_TOLD
     """What the Events of the main object tell of a refusal to make its pods."""
     kept_pods: int = 0

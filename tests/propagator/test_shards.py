@@ -32,6 +32,7 @@ from machinery.api.resources import (
 )
 from machinery.api.verbs import ServerHistory
 from machinery.clock import timestamp
+from machinery.errors import Unreachable
 from machinery.types import conditions
 from machinery.types.shards import owner
 from propagator.groups.starting import Contacts, Starting
@@ -41,7 +42,7 @@ from stowage.setup.rename import Rename, rename
 from tests.fakeclock import FakeClock
 from tests.propagator.contexts import Context
 from tests.propagator.fleet import ALL, MEMBERS, Fleet
-from tests.propagator.memory import SPACE, STEP
+from tests.propagator.memory import PROCESS, SPACE, STEP
 from tests.propagator.test_one_shard import runs, starts, statefulset, workload
 from tests.propagator.test_restored import accept, once_free
 
@@ -717,6 +718,44 @@ async def test_what_one_shard_takes_over_and_what_another_makes_have_ordinals_of
         world.place("db", **{here: 1, there: 1})
         await world.until(lambda: {*starts(world, "db")} == {here, there})
         await world.calm(10)
+        assert {name: start for name, (start, _) in starts(world, "db").items()} == {
+            there: 0,
+            here: 1000,
+        }
+
+
+@pytest.mark.proves("SC15", "KD52")
+async def test_what_is_told_before_an_object_is_taken_over_says_nothing_of_its_ordinals(
+    steady: None,
+) -> None:
+    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
+    world = Fleet(here, there)
+    world.shards(2)
+
+    async def late(method: str, path: str, _body: Any) -> None:
+        """It is taken over after a first report; the next comes through after the held sweep's."""
+        if method == "PATCH" and path.endswith("/db"):
+            await world.clock.sleep(5)
+        elif path.endswith("/db/status") and PROCESS.get() == world.holder(1):
+            (found,) = world.members[there].objects["statefulsets"].values()
+            taken_over = world.hub.read(WORKLOADS, "db")["metadata"]["uid"] in str(found)
+            if taken_over and forgotten(world, there):
+                raise Unreachable("not now")
+
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(2) and world.reported(2))
+        snapshot = world.hub.snapshot()
+        await world.calm(3)
+        world.put(WORKLOADS, statefulset("db"))
+        world.place("db", **{there: 1})
+        await world.until(lambda: {*starts(world, "db")} == {there})
+        dated(world, there, "db")
+        world.hub.set_back(snapshot)
+        await world.until(lambda: forgotten(world, there) == {"db"})
+        world.hub.faults.append(late)
+        world.hub.put(WORKLOADS, statefulset("db"))
+        world.place("db", **{here: 1, there: 1})
+        await world.until(lambda: {*starts(world, "db")} == {here, there}, seconds=300)
         assert {name: start for name, (start, _) in starts(world, "db").items()} == {
             there: 0,
             here: 1000,
