@@ -12,12 +12,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from crds.names import LABEL_MANAGED
 from e2e.chaos import promises
 from e2e.chaos.churn import NotTaken
 from e2e.chaos.judgement import Whole
+from e2e.chaos.judging import Judging
 from e2e.chaos.promises import Broken, log_faults, until_held
 from e2e.chaos.stage import ChaosStage, at_work
 from e2e.chaos.watchman import KINDS
@@ -30,17 +31,6 @@ SETTLE_SECONDS = 300.0
 
 class Found(AssertionError):
     """A broken promise, in a few lines."""
-
-
-class Judging(Protocol):
-    """A watchman: it looks until it is cancelled, and notes what is wrong."""
-
-    findings: list[str]
-
-    async def run(self) -> None: ...
-
-    async def judged(self) -> None:
-        """Return when each suspicion is decided."""
 
 
 class Wishes(ABC):

@@ -10,7 +10,7 @@ it is a finding.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +19,7 @@ from e2e.chaos import judgement, wishes
 from e2e.chaos.churn import Churn
 from e2e.chaos.faults import Faults
 from e2e.chaos.judgement import Whole
+from e2e.chaos.judging import Judging
 from e2e.chaos.once import OUT_SECONDS, OnceWatch, given_up
 from e2e.chaos.stage import CLAIMS, ChaosStage
 from e2e.chaos.wishes import FOREIGN, NAMESPACES
@@ -40,7 +41,6 @@ _AWAY_SECONDS = 120.0
 """The time in which a move may be the consequence of a deregistration."""
 _RETURN_SECONDS = 30.0
 """The time in which statuses may still be those of a member before it was registered again."""
-_ASK_SECONDS = 60.0
 _REPORT_SECONDS = 20.0
 """The time without a fault in which a propagator leads, at the latest, and reports."""
 _IDLE_SECONDS = 60.0
@@ -49,11 +49,11 @@ Place = tuple[str, str, Key]
 """(member, kind, key)."""
 
 
-class Watchman:
-    """Judges a chaos run; the results are in `findings`."""
+class Watchman(Judging):
+    """Judges a chaos run."""
 
     def __init__(self, stage: ChaosStage, churn: Churn, faults: Faults) -> None:
-        self.findings: list[str] = []
+        super().__init__()
         self.looks = 0
         self.states = 0
         self.removals = 0
@@ -77,7 +77,6 @@ class Watchman:
             for member, client in stage.members.items()
         }
         self._was_ready: dict[Place, float] = {}
-        self._questions: set[asyncio.Task[None]] = set()
         self._told: set[tuple[str, str]] = set()
         self._unsure: set[str] = set()
         """The UIDs of claims of StatefulSets that a person has given up with their cluster."""
@@ -99,7 +98,6 @@ class Watchman:
             self._foreign[member] = _identity(made)
 
     async def run(self) -> None:
-        """Watch until cancelled."""
         self._workloads.add_handler(self._workload_changed)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._workloads.run())
@@ -112,11 +110,6 @@ class Watchman:
             for once in self.once.informers():
                 tasks.create_task(once.run())
             tasks.create_task(self._look())
-
-    async def judged(self) -> None:
-        """Return when each suspicion is decided."""
-        while self._questions:
-            await asyncio.wait(self._questions)
 
     async def left_alone(self) -> list[str]:
         """Return the members whose foreign object was touched."""
@@ -133,23 +126,6 @@ class Watchman:
         namespace, name = FOREIGN
         for client in self._stage.members.values():
             await client.delete(KINDS["Deployment"], name, namespace=namespace)
-
-    def _ask(
-        self, question: Coroutine[Any, Any, None], *, seconds: float | None = _ASK_SECONDS
-    ) -> None:
-        async def asked() -> None:
-            with suppress(TimeoutError):  # no server answers, so there is no finding
-                async with asyncio.timeout(seconds):
-                    await question
-
-        task = asyncio.create_task(asked())
-        self._questions.add(task)
-        task.add_done_callback(self._answered)
-
-    def _answered(self, task: asyncio.Task[None]) -> None:
-        self._questions.discard(task)
-        if not task.cancelled() and (fault := task.exception()) is not None:
-            self.findings.append(f"the test itself: {fault!r}")
 
     # --- what the hub says ------------------------------------------------------------------------
 

@@ -12,11 +12,13 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from e2e.chaos.engine import copies_on
 from e2e.chaos.gangs.users import NAMESPACE, Users, gang_of
 from e2e.chaos.judgement import Whole, owners
+from e2e.chaos.judging import Judging
 from e2e.chaos.stage import ChaosStage
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from machinery.runtime.informer import Informer
@@ -58,13 +60,13 @@ class Gauge:
         return f"{gang}: {dict(units)} of {least} units on members for {lasted:.1f} s"
 
 
-class GangWatchman:
-    """Judges a run; results are in `findings`. `away` gives the stopped or removed members."""
+class GangWatchman(Judging):
+    """`away` gives the stopped or removed members."""
 
     def __init__(
         self, stage: ChaosStage, users: Users, away: Callable[[float], frozenset[str]]
     ) -> None:
-        self.findings: list[str] = []
+        super().__init__()
         self.gauge = Gauge()
         self.looks = 0
         self.arrivals = 0
@@ -74,7 +76,6 @@ class GangWatchman:
         self._away = away
         self._least: dict[str, int] = {}
         self._released: set[str] = set()
-        self._questions: set[asyncio.Task[None]] = set()
         self._groups = Informer(stage.hub, WORKLOAD_GROUPS, Whole)
         self._workloads = Informer(stage.hub, WORKLOADS, Whole)
         self._copies = copies_on(stage)
@@ -88,11 +89,6 @@ class GangWatchman:
                 informer.add_handler(self._handler(member))
                 tasks.create_task(informer.run())
             tasks.create_task(self._look())
-
-    async def judged(self) -> None:
-        """Return when each suspicion is decided."""
-        while self._questions:
-            await asyncio.wait(self._questions)
 
     def units(self, gang: str) -> Counter[str]:
         """Return the units of a gang by member."""
@@ -147,19 +143,12 @@ class GangWatchman:
                 return
             for uid in owners(new.metadata.annotations):
                 self.arrivals += 1
-                asked = asyncio.create_task(self._was_released(member, uid, new.metadata.name))
-                self._questions.add(asked)
-                asked.add_done_callback(self._questions.discard)
+                released = partial(self._released.__contains__, uid)
+                told = f"{new.metadata.name} ({uid}) came to {member}"
+                otherwise = f"{told}, and its group never released it"
+                self._expect(released, otherwise, within=_RELEASED_SECONDS)
 
         return changed
-
-    async def _was_released(self, member: str, uid: str, name: str) -> None:
-        """Report an arrival unless its group releases it; the hub's watch may lag behind."""
-        for _ in range(int(_RELEASED_SECONDS / _LOOK_SECONDS)):
-            if uid in self._released:
-                return
-            await asyncio.sleep(_LOOK_SECONDS)
-        self.findings.append(f"{name} ({uid}) came to {member}, and its group never released it")
 
 
 def findings_of(group: Mapping[str, Any], units: Mapping[str, Mapping[str, int]]) -> list[str]:

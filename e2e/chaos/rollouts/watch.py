@@ -13,6 +13,7 @@ from typing import Any
 
 from e2e.chaos.engine import copies_on
 from e2e.chaos.judgement import Whole, owners
+from e2e.chaos.judging import Judging
 from e2e.chaos.rollouts.users import FIRST_WAVE, NAMESPACE, VARIABLE, container_of, placed_on
 from e2e.chaos.stage import ChaosStage
 from machinery.api.resources import WORKLOADS
@@ -21,22 +22,18 @@ from machinery.runtime.informer import Informer
 
 _LAG_SECONDS = 6.0
 """One watch may be so far behind another on a busy machine."""
-_LOOK_SECONDS = 0.1
 FIRST_MEMBER = "member-1"
 """The only member of the first wave."""
 
 
-class RolloutWatchman:
-    """Judges a run; results are in `findings`."""
-
+class RolloutWatchman(Judging):
     def __init__(self, stage: ChaosStage) -> None:
-        self.findings: list[str] = []
+        super().__init__()
         self.versions = self.turns = self.rolled_back = 0
         self._images: dict[tuple[str, str], str] = {}  # by UID and revision
         self._given: set[tuple[str, str, str]] = set()  # UID, member, revision
         self._healthy: set[tuple[str, str, str]] = set()  # UID, member, image
         self._approved: set[tuple[str, str]] = set()  # UID, revision
-        self._questions: set[asyncio.Task[None]] = set()
         self._running: dict[str, str] = {}  # image by UID and member
         self._workloads = Informer(stage.hub, WORKLOADS, Whole)
         self._copies = copies_on(stage)
@@ -48,11 +45,6 @@ class RolloutWatchman:
             for member, informer in self._copies.items():
                 informer.add_handler(self._handler(member))
                 tasks.create_task(informer.run())
-
-    async def judged(self) -> None:
-        """Return when each suspicion is decided."""
-        while self._questions:
-            await asyncio.wait(self._questions)
 
     # --- the hub ----------------------------------------------------------------------------------
 
@@ -87,12 +79,17 @@ class RolloutWatchman:
         image = self._images.get((uid, revision), "")
         told = f"{name}: {member} was given {revision} ({image})"
         if FIRST_MEMBER in placed_on(new.body()):
-            self._ask(
+            self._expect(
                 lambda: (uid, FIRST_MEMBER, image) in self._healthy,
                 f"{told}, and {FIRST_MEMBER} of the wave before was never seen healthy with it",
+                within=_LAG_SECONDS,
             )
         # A wave that has lost its cluster owes its approval all the same.
-        self._ask(lambda: (uid, revision) in self._approved, f"{told}, which nobody had approved")
+        self._expect(
+            lambda: (uid, revision) in self._approved,
+            f"{told}, which nobody had approved",
+            within=_LAG_SECONDS,
+        )
 
     # --- the members ------------------------------------------------------------------------------
 
@@ -113,9 +110,10 @@ class RolloutWatchman:
             self.findings.append(f"{member}: {name} has not its override: {said}")
         if self._running.get(uid + member) != image:
             self._running[uid + member] = image
-            self._ask(
+            self._expect(
                 lambda: image in self._images_given(uid, member),
                 f"{member}: {name} runs {image}, which no wave gave it",
+                within=_LAG_SECONDS,
             )
         if _whole(copy):
             self._healthy.add((uid, member, image))
@@ -126,21 +124,6 @@ class RolloutWatchman:
             for of, where, revision in self._given
             if (of, where) == (uid, member)
         }
-
-    def _ask(self, holds: Callable[[], bool], otherwise: str) -> None:
-        if holds():
-            return
-
-        async def wait() -> None:
-            for _ in range(int(_LAG_SECONDS / _LOOK_SECONDS)):
-                await asyncio.sleep(_LOOK_SECONDS)
-                if holds():
-                    return
-            self.findings.append(otherwise)
-
-        asked = asyncio.create_task(wait())
-        self._questions.add(asked)
-        asked.add_done_callback(self._questions.discard)
 
 
 def _gives(
