@@ -22,6 +22,7 @@ from machinery.kinds.readiness import (
 )
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
+from propagator.outcome import Outcome
 from propagator.status.failover import of_seen, of_silent, over_in
 from propagator.status.observed_share import (
     MARK,
@@ -322,7 +323,7 @@ def _state(
     if word is Word.STANDS and (readiness is None or reported in _WAITS):
         return ShareState(reported), str(before.get("message", ""))
     if seen.leaving and (readiness is not None or reported):
-        return ShareState.LEAVING, _why_there(seen)
+        return ShareState.LEAVING, why_there(seen.outcome, elsewhere=seen.elsewhere)
     if readiness is None:
         begun = ShareState.CREATING if reported in _BEGUN else ShareState.PENDING
         return begun, f"the propagator is connecting to {seen.name}"
@@ -366,12 +367,14 @@ def _reason(seen: ObservedShare, word: Word, before: Mapping[str, Any]) -> str |
     return None if reason is None else reason.value
 
 
-def _why_there(seen: ObservedShare) -> str:
-    """A removal in flight needs no reason."""
-    outcome = seen.outcome
+def why_there(outcome: Outcome | None, *, elsewhere: bool) -> str:
+    """Return why a share stands that is placed nowhere or elsewhere.
+
+    A removal in flight needs no reason.
+    """
     if outcome is not None and outcome.reason is not None and outcome.message and not outcome.moves:
         return outcome.message
-    kept = LEAVING if seen.elsewhere else STAYING
+    kept = LEAVING if elsewhere else STAYING
     if outcome is None or outcome.blocked is None:
         return kept
     why = outcome.blocked.message

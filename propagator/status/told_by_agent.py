@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from crds.fields.shares import BlockedReason, ShareState
+from crds.fields.shares import ShareState
 from crds.workload import PropagatedReason
 from propagator.members.health import Contact
 from propagator.members.pulled import PullSession
 from propagator.members.views import entry_of
 from propagator.outcome import DesiredShare, Outcome
 from propagator.status.cluster_share import (
-    LEAVING,
     MESSAGE_LIMIT,
-    STAYING,
     share_of,
     unless_only_mark_changed,
+    why_there,
     without,
 )
 from propagator.status.observed_share import ObservedShare
@@ -133,7 +132,8 @@ def _hold_as_before(entry: dict[str, Any], before: Mapping[str, Any]) -> None:
 
 
 def _leave(entry: dict[str, Any], workload: Workload, outcome: Outcome | None) -> None:
-    entry["state"], entry["message"] = ShareState.LEAVING.value, _why(workload, outcome)
+    entry["state"] = ShareState.LEAVING.value
+    entry["message"] = why_there(outcome, elsewhere=bool(workload.placements))
     entry.pop("reason", None)
     if outcome is not None and outcome.reason is not None and not outcome.moves:
         entry["reason"] = outcome.reason.value
@@ -168,13 +168,3 @@ def _keep(entry: dict[str, Any], before: Mapping[str, Any]) -> None:
 def _begun(entry: Mapping[str, Any]) -> ShareState:
     whole = "observedGeneration" in entry and entry["ready"] >= entry["replicas"]
     return ShareState.RUNNING if whole else ShareState.CREATING
-
-
-def _why(workload: Workload, outcome: Outcome | None) -> str:
-    if outcome is not None and outcome.reason is not None and outcome.message and not outcome.moves:
-        return outcome.message
-    kept = LEAVING if workload.placements else STAYING
-    if outcome is None or outcome.blocked is None:
-        return kept
-    why = outcome.blocked.message
-    return f"{kept}: {why}" if outcome.blocked.reason is BlockedReason.NOT_READY_ELSEWHERE else why
