@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -86,34 +87,6 @@ def approve(wave: str, **where: Any) -> None:
     _carry_out("approve", wave=wave, **where)
 
 
-@rollout.command()
-@_arguments
-def pause(**where: Any) -> None:
-    """Have no further cluster begin; those that have begun end."""
-    _carry_out("pause", **where)
-
-
-@rollout.command()
-@_arguments
-def resume(**where: Any) -> None:
-    """Go on after a pause."""
-    _carry_out("resume", **where)
-
-
-@rollout.command()
-@_arguments
-def abort(**where: Any) -> None:
-    """Give the revision up: every cluster goes back to the stable one. The spec stays."""
-    _carry_out("abort", **where)
-
-
-@rollout.command()
-@_arguments
-def retry(**where: Any) -> None:
-    """Try the clusters again that have failed, or the revision that was given up by abort."""
-    _carry_out("retry", **where)
-
-
 def _carry_out(
     verb: str,
     *,
@@ -140,3 +113,12 @@ def _carry_out(
         return await rolling.wait(client, key, "table", watch)
 
     click.get_current_context().exit(0 if with_hub(at, run, moves=True) else 1)
+
+
+for _verb, _does in {
+    "pause": "Have no further cluster begin; those that have begun end.",
+    "resume": "Go on after a pause.",
+    "abort": "Give the revision up: every cluster goes back to the stable one. The spec stays.",
+    "retry": "Try the clusters again that have failed, or the revision that was given up by abort.",
+}.items():
+    rollout.command(_verb, help=_does)(_arguments(partial(_carry_out, _verb)))

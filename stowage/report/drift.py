@@ -9,11 +9,12 @@ import msgspec
 
 from machinery.api.resources import WORKLOADS
 from machinery.config.kubeconfig import Connection
-from machinery.errors import ConfigurationError, NotFound
+from machinery.errors import ConfigurationError
 from machinery.types.metadata import Meta
 from stowage.console import output, words
 from stowage.hub import ObjectReader, reader
 from stowage.kinds import Reference
+from stowage.report.history import stored
 
 COLUMNS = ("workload", "cluster", "object", "path", "hub", "member", "by", "since", "state")
 STANDING = ("Reported", "Contended", "Dropped")
@@ -89,7 +90,4 @@ def _found(
         return
     if about.resource != WORKLOADS:
         raise ConfigurationError("drift is told of Workloads: name one as wl/NAME")
-    try:
-        yield api.read(WORKLOADS, about.name, namespace, DriftedWorkload)
-    except NotFound as e:
-        raise ConfigurationError(about.missing(namespace or "")) from e
+    yield stored(api, namespace or "", about, DriftedWorkload)

@@ -25,13 +25,12 @@ GROUPLESS = (
 )
 
 
-def stored(api: ObjectReader, namespace: str, about: Reference) -> dict[str, Any]:
+def stored(api: ObjectReader, namespace: str, about: Reference, as_: Any = dict[str, Any]) -> Any:
     """Return the object as the hub has it. Raises ConfigurationError where there is none."""
     try:
-        found: dict[str, Any] = api.read(about.resource, about.name, namespace, dict[str, Any])
+        return api.read(about.resource, about.name, namespace, as_)
     except NotFound as e:
         raise ConfigurationError(about.missing(namespace)) from e
-    return found
 
 
 def show(hub: Connection, namespace: str, about: Reference, form: str) -> None:

@@ -39,6 +39,7 @@ from stowage.console.terminal import say
 from stowage.console.words import seconds, time, transition
 from stowage.hub import edit, reader
 from stowage.kinds import Reference
+from stowage.report.history import stored
 from stowage.simulation.waves import at_once, needs_approval, soak
 
 Json = Mapping[str, Any]
@@ -494,10 +495,7 @@ def show(hub: Connection, key: Key, form: str) -> bool:
     Raises ConfigurationError for no such Workload and without spec.rollout, TransportError.
     """
     with reader(hub) as api:
-        try:
-            body = api.read(WORKLOADS, key[1], key[0], dict[str, Any])
-        except NotFound as e:
-            raise _missing(key) from e
+        body = stored(api, key[0], Reference(WORKLOADS, key[1]))
     at = RolloutProgress.of(body, SystemClock().now())
     output.show(at.to_dict(), form, text=at.table())
     return at.well

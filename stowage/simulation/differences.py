@@ -133,9 +133,7 @@ def show_plan(files: Sequence[str], where: Where) -> None:
         say(f"note: {note}", err=True)
     placed = {each.decision.workload.key: each.decision for each in made.planned}
     for key, body in made.bodies.items():
-        fields = placed[key].fields if key in placed else {}
-        status = {"overrides": fields.get("overrides") or []}
-        say(text({**body, "status": status}, made.clusters))
+        say(text(plan.overridden(body, placed.get(key)), made.clusters))
 
 
 def show(about: Reference, where: Where, cluster: str) -> None:

@@ -143,7 +143,7 @@ def preview(name: str, where: Where, form: str) -> bool:
 def previewed(name: str, where: Where, *, clock: Clock) -> Drainage:
     """Return what a drain would come to. Raises as `preview` does."""
     configuration, present = where.configuration(), where.present()
-    simulation = Simulation.of(
+    simulation = Simulation(
         present, configuration, now=clock.now(), handle=where.handle, settled=True
     )
     if name not in simulation.members:

@@ -14,7 +14,7 @@ from machinery.types.bounds import clean
 from stowage.console.terminal import say
 from stowage.kinds import titled
 from stowage.simulation import differences
-from stowage.simulation.plan import Plan
+from stowage.simulation.plan import Plan, overridden
 
 Json = Mapping[str, Any]
 _SELECTING = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"})
@@ -64,8 +64,7 @@ async def _refusals(made: Plan, at: Connection) -> list[str]:
             name = at.context if at.context in clusters else next(iter(placed), "")
             if key not in made.bodies or name not in clusters:
                 continue
-            status = {"overrides": planned.decision.fields.get("overrides") or []}
-            body = {**made.bodies[key], "status": status}
+            body = overridden(made.bodies[key], planned.decision)
             for each in differences.objects_on(body, clusters[name]):
                 if said := await _refusal(member, each):
                     what = f"{each['kind']} {each['metadata']['name']}"

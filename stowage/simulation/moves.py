@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -138,28 +138,29 @@ _ATTRIBUTES: Mapping[str, str] = dict(
 class Simulation(Rehearsal):
     """The moves of a fleet from `now` on, by a configuration; `handle` is that of its plugins.
 
+    With `settled` they begin once what moves there already has ended.
+
     `play` goes on until nothing moves. Then `decisions` are the last ones, `began` the step in
     which each Workload moved first, `before` its placements before that.
     """
 
     def __init__(
         self,
+        present: PlanInputs,
         configuration: SchedulerConfiguration,
         *,
-        clusters: Collection[MemberCluster],
-        workloads: Collection[Workload],
-        objects: Collection[Object],
         now: datetime,
         handle: DryRunHandle,
+        settled: bool = False,
     ) -> None:
         self.movement = configuration.movement
         self._began_at = now
-        found = evacuated(clusters, self.movement, now)
+        found = evacuated(present.clusters, self.movement, now)
         super().__init__(
             configuration.profiles,
             clusters=found,
-            workloads=workloads,
-            objects=objects,
+            workloads=present.workloads.values(),
+            objects=present.objects.values(),
             now=now,
             handle=handle,
             movement=self.movement,
@@ -172,30 +173,9 @@ class Simulation(Rehearsal):
         self._rooms: dict[str, MemberRoom] = {}
         self._settle()
         self._forget()
-
-    @classmethod
-    def of(
-        cls,
-        present: PlanInputs,
-        configuration: SchedulerConfiguration,
-        *,
-        now: datetime,
-        handle: DryRunHandle,
-        settled: bool = False,
-    ) -> Self:
-        """Return the simulation of a fleet as read, or once what moves there already has ended."""
-        made = cls(
-            configuration,
-            clusters=present.clusters,
-            workloads=present.workloads.values(),
-            objects=present.objects.values(),
-            now=now,
-            handle=handle,
-        )
         if settled:
-            made.play()
-            made.mark()
-        return made
+            self.play()
+            self.mark()
 
     def _forget(self) -> None:
         self._now = self._began_at

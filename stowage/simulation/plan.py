@@ -399,10 +399,15 @@ def _along(
     from stowage.simulation import dependencies  # noqa: PLC0415 - loads the propagator's parts
 
     decision = each.decision
-    status = {"overrides": decision.fields.get("overrides") or []}
-    body = {**bodies[decision.workload.key], "status": status}
+    body = overridden(bodies[decision.workload.key], decision)
     placed = [c for c in present.clusters if c.metadata.name in decision.placements]
     return dependencies.of_plan(body, placed, api, given)
+
+
+def overridden(body: Mapping[str, Any], decision: Decision | None) -> dict[str, Any]:
+    """Return a Workload with the overrides that a decision gives its shares, in its status."""
+    overrides = decision.fields.get("overrides") if decision is not None else None
+    return {**body, "status": {"overrides": overrides or []}}
 
 
 def _line(along: Sequence[Along]) -> str:

@@ -86,7 +86,7 @@ def planned(where: Where, names: Sequence[str], *, everywhere: bool, clock: Cloc
     does not exist, and as `Where` does.
     """
     configuration, present, now = where.configuration(), where.present(), clock.now()
-    simulation = Simulation.of(present, configuration, now=now, handle=where.handle, settled=True)
+    simulation = Simulation(present, configuration, now=now, handle=where.handle, settled=True)
     found = _chosen(simulation.placed.keys(), where.namespace, names, everywhere=everywhere)
     ours = [key for key in found if simulation.info(key) is not None]
     others = [simulation.placed[key] for key in found if key not in set(ours)]

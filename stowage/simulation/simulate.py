@@ -278,7 +278,7 @@ def results(
     Raises ConfigurationError for a cluster or a Workload that does not exist.
     """
     now = clock.now()
-    simulation = Simulation.of(present, configuration, now=now, handle=where.handle)
+    simulation = Simulation(present, configuration, now=now, handle=where.handle)
     simulation.arrive()
     counts, used = outcomes.counted(simulation), outcomes.usage(simulation)
     simulation.play()
