@@ -152,6 +152,15 @@ class Verbs(ABC):
         """Return the object, or its subresource. Raises NotFound."""
         return await self._json("GET", res.path(namespace, name, subresource), errand=errand)
 
+    async def find(
+        self, res: Resource, name: str, *, namespace: str | None = None
+    ) -> dict[str, Any] | None:
+        """Return the object; None where there is none, or no such kind."""
+        try:
+            return await self.get(res, name, namespace=namespace)
+        except NotFound:
+            return None
+
     async def pages(
         self,
         res: Resource,

@@ -17,7 +17,7 @@ import msgspec
 from controller.model.objects import MemberCluster
 from machinery.api.resources import SECRETS
 from machinery.api.verbs import Verbs
-from machinery.errors import NotFound, StowageError
+from machinery.errors import StowageError
 from machinery.kinds.table import profile_of
 from machinery.types.metadata import Key
 from propagator.types.hub_objects import HubSecret
@@ -241,10 +241,8 @@ async def brought_along(world: World, asked: Asked, body: Json) -> ObjectsAlong:
     space = body["metadata"]["namespace"]
     for each in body["spec"].get("resources") or ():
         for server in (world.hub, world.theirs) if asked.secrets else (world.hub,):
-            try:
-                secret = await server.get(SECRETS, each["name"], namespace=space)
-            except NotFound:
-                continue
-            found[each["name"]] = msgspec.convert(secret, HubSecret)
-            break
+            secret = await server.find(SECRETS, each["name"], namespace=space)
+            if secret is not None:
+                found[each["name"]] = msgspec.convert(secret, HubSecret)
+                break
     return ObjectsAlong(found, await followed(world, asked, body))

@@ -18,7 +18,7 @@ from crds.names import ANNOTATION_MIGRATION, LABEL_MIGRATION
 from crds.restored import incomplete
 from machinery.api.resources import SECRETS
 from machinery.api.verbs import Verbs
-from machinery.errors import ConfigurationError, NotFound
+from machinery.errors import ConfigurationError
 from machinery.types.metadata import Key
 from stowage.migrating.peer import Json, Ref, Standing
 
@@ -121,10 +121,8 @@ def name_of(uid: str) -> str:
 
 async def read(hub: Verbs, home: str, uid: str) -> StoredRecord | None:
     """Return what is kept of a Workload. Raises ConfigurationError for what cannot be read."""
-    try:
-        return _decoded(await hub.get(SECRETS, name_of(uid), namespace=home))
-    except NotFound:
-        return None
+    found = await hub.find(SECRETS, name_of(uid), namespace=home)
+    return _decoded(found) if found is not None else None
 
 
 async def read_all(hub: Verbs, home: str) -> dict[str, StoredRecord]:

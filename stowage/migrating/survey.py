@@ -425,10 +425,7 @@ async def followed(world: World, asked: Asked, body: Json) -> list[Json]:
 
 async def stored(server: Verbs, ref: Ref) -> dict[str, Any] | None:
     """Return a ConfigMap or Secret; None where there is none."""
-    try:
-        return await server.get(FOLLOWED[ref.kind][0], ref.name, namespace=ref.namespace)
-    except NotFound:
-        return None
+    return await server.find(FOLLOWED[ref.kind][0], ref.name, namespace=ref.namespace)
 
 
 async def _to_copy(world: World, asked: Asked, ref: Ref) -> dict[str, Any] | None:

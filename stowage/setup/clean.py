@@ -11,7 +11,7 @@ from datetime import datetime
 
 from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES
-from machinery.errors import ConfigurationError, NotFound
+from machinery.errors import ConfigurationError
 from propagator.members.hub_lease import HELD_SECONDS, HUB_LEASE
 from stowage.console.terminal import say
 from stowage.console.words import seconds, time
@@ -43,10 +43,7 @@ async def served_by(member: ApiClient, home: str, now: datetime, hub: str = "") 
 
     With `hub`, the UID of a hub's kube-system, only if it was that one.
     """
-    try:
-        spec = (await member.get(LEASES, HUB_LEASE, namespace=home)).get("spec") or {}
-    except NotFound:
-        return
+    spec = (await member.find(LEASES, HUB_LEASE, namespace=home) or {}).get("spec") or {}
     renewed = time(spec.get("renewTime") or "")
     silent = None if renewed is None else (now - renewed).total_seconds()
     if spec.get("holderIdentity") and silent is not None and silent < HELD_SECONDS:

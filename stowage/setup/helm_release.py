@@ -8,12 +8,11 @@ manager are conflicts, so `stowage install` lets go of them. Nothing else of an 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from machinery.api.client import ApiClient
 from machinery.api.resources import DEPLOYMENTS, Resource
-from machinery.errors import ConfigurationError, Conflict, NotFound
+from machinery.errors import ConfigurationError, Conflict
 from stowage.setup import install
 
 MANAGER = "helm"
@@ -45,9 +44,8 @@ def release_of(body: Manifest) -> Release | None:
 
 async def of_hub(hub: ApiClient, home: str) -> Release | None:
     """Return the release that the controller belongs to; None without one."""
-    with suppress(NotFound):
-        return release_of(await hub.get(DEPLOYMENTS, install.CONTROLLER, namespace=home))
-    return None
+    found = await hub.find(DEPLOYMENTS, install.CONTROLLER, namespace=home)
+    return release_of(found) if found is not None else None
 
 
 async def adopt(
@@ -63,8 +61,9 @@ async def adopt(
         if each["kind"] == "Namespace":
             continue  # the chart has none
         resource = await hub.resource(each["apiVersion"], each["kind"])
-        if (body := await _found(hub, resource, each)) is not None:
-            there.append((resource, body))
+        meta = each["metadata"]
+        found = await hub.find(resource, meta["name"], namespace=meta.get("namespace"))
+        there += [(resource, found)] if found is not None else []
     for _, body in there:
         other = release_of(body)
         if other not in (None, release):
@@ -116,10 +115,3 @@ async def hand_over(hub: ApiClient, resource: Resource, body: Manifest, release:
 def _marked(body: Manifest, release: Release) -> bool:
     labels = body["metadata"].get("labels") or {}
     return release_of(body) == release and labels.get(_LABEL[0]) == _LABEL[1]
-
-
-async def _found(hub: ApiClient, resource: Resource, manifest: Manifest) -> Manifest | None:
-    meta = manifest["metadata"]
-    with suppress(NotFound):
-        return await hub.get(resource, meta["name"], namespace=meta.get("namespace"))
-    return None

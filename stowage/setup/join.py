@@ -275,19 +275,14 @@ async def _agent_holds(
 
 async def _pulled(hub: ApiClient, name: str) -> bool:
     """Whether the MemberCluster names a namespace of an agent."""
-    with suppress(NotFound):
-        return bool(member_namespace.named(await hub.get(MEMBER_CLUSTERS, name)))
-    return False
+    found = await hub.find(MEMBER_CLUSTERS, name)
+    return found is not None and bool(member_namespace.named(found))
 
 
 async def _served(at: Connection, home: str) -> bool:
     """Whether a propagator has written its Lease there: some hub has the cluster, by some name."""
     async with ApiClient(at, name="member") as member:
-        try:
-            await member.get(LEASES, HUB_LEASE, namespace=home)
-        except NotFound:
-            return False
-    return True
+        return await member.find(LEASES, HUB_LEASE, namespace=home) is not None
 
 
 async def give_up(hub: ApiClient, name: str, *, make: bool) -> bool:

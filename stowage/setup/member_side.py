@@ -196,10 +196,7 @@ async def make_placeholder_class(member: ApiClient, say: Say) -> None:
 async def _priority_class(member: ApiClient) -> dict[str, Any] | None:
     manifest = member_rights.placeholder_class()
     resource = await member.resource(manifest["apiVersion"], manifest["kind"])
-    try:
-        return await member.get(resource, manifest["metadata"]["name"])
-    except NotFound:
-        return None
+    return await member.find(resource, manifest["metadata"]["name"])
 
 
 def _ours(found: dict[str, Any]) -> bool:

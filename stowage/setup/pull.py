@@ -105,7 +105,7 @@ class Invited:
 async def invite(hub: ApiClient, plan: Invite, *, say: Say) -> Invited:
     """Make all that an agent needs on the hub. Raises ConfigurationError saying what to do."""
     facts = await hub_facts(hub, plan)
-    cluster = await _cluster(hub, plan.name)
+    cluster = await hub.find(MEMBER_CLUSTERS, plan.name)
     notes: Mapping[str, str] = ((cluster or {}).get("metadata") or {}).get("annotations") or {}
     pulls = cluster is not None and (cluster.get("spec") or {}).get("mode") == MemberMode.PULL
     if cluster is not None and not pulls and not plan.switch and _reached(cluster):
@@ -198,7 +198,7 @@ async def revoke(hub: ApiClient, name: str, *, say: Say) -> None:
     The mark comes first: nothing is written into the namespace after it, and the propagator deletes
     the accounts where this command dies before.
     """
-    cluster = await _cluster(hub, name)
+    cluster = await hub.find(MEMBER_CLUSTERS, name)
     if cluster is None:
         raise await no_such_cluster(hub, name)
     named = member_namespace.named(cluster)
@@ -280,13 +280,6 @@ def _reached(cluster: Mapping[str, Any]) -> bool:
     return bool(spec.get("secretRef") or status.get("clusterID"))
 
 
-async def _cluster(hub: ApiClient, name: str) -> dict[str, Any] | None:
-    try:
-        return await hub.get(MEMBER_CLUSTERS, name)
-    except NotFound:
-        return None
-
-
 async def _open(
     hub: ApiClient, plan: Invite, cluster: Mapping[str, Any] | None, where: str, ends: str
 ) -> None:
@@ -308,10 +301,8 @@ async def _open(
 
 async def _has_agent(hub: ApiClient, where: str) -> bool:
     """Whether an agent has claimed the member."""
-    with suppress(NotFound):
-        found = await hub.get(MEMBER_REPORTS, MEMBER_REPORT, namespace=where)
-        return bool((found.get("status") or {}).get("claim"))
-    return False
+    found = await hub.find(MEMBER_REPORTS, MEMBER_REPORT, namespace=where) or {}
+    return bool((found.get("status") or {}).get("claim"))
 
 
 async def _end_accounts(hub: ApiClient, where: str) -> None:

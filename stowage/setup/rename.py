@@ -251,9 +251,8 @@ async def _exchange(
 
 async def _carry_secret(hub: ApiClient, plan: Rename, say: Say) -> None:
     for _ in range(_RACES):
-        try:
-            secret = await hub.get(SECRETS, plan.old, namespace=plan.namespace)
-        except NotFound:
+        secret = await hub.find(SECRETS, plan.old, namespace=plan.namespace)
+        if secret is None:
             return  # an interrupted command has carried it
         carried = {**secret, "metadata": _carried(secret, plan.new)}
         try:

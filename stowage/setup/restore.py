@@ -376,18 +376,12 @@ def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:
 
 async def _stored(hub: ApiClient, res: Resource, item: Json) -> dict[str, Any] | None:
     meta = item["metadata"]
-    try:
-        return await hub.get(res, meta["name"], namespace=meta.get("namespace"))
-    except NotFound:
-        return None
+    return await hub.find(res, meta["name"], namespace=meta.get("namespace"))
 
 
 async def note(hub: ApiClient, home: str) -> dict[str, str]:
     """Return what the hub says of a restore; empty if it was not restored, or that is over."""
-    try:
-        found = await hub.get(CONFIG_MAPS, RESTORED, namespace=home)
-    except NotFound:
-        return {}
+    found = await hub.find(CONFIG_MAPS, RESTORED, namespace=home) or {}
     return dict(found.get("data") or {})
 
 

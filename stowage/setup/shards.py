@@ -23,7 +23,7 @@ from machinery.api.resources import (
     Resource,
 )
 from machinery.clock import stored_time
-from machinery.errors import NotFound, TransportError
+from machinery.errors import TransportError
 from machinery.types import conditions, quantities
 from machinery.types.shards import MOST_SHARDS, config_fault, lease_name, owner, shards_of
 from stowage.console import words
@@ -116,7 +116,7 @@ async def read(hub: ApiClient, namespace: str) -> Sharding:
     found = {shard: by_name.get(lease_name(shard), {}) for shard in range(MOST_SHARDS)}
     notes = (found[0].get("metadata") or {}).get("annotations") or {}
     shards = shards_of(str(notes.get(ANNOTATION_SHARDS, ""))) or 1
-    config = await _found(hub, CONFIG_MAPS, PROPAGATOR_CONFIG, namespace)
+    config = await hub.find(CONFIG_MAPS, PROPAGATOR_CONFIG, namespace=namespace)
     said = None if config is None else _said(config)
     clusters = (await hub.list(MEMBER_CLUSTERS))["items"]
     pods = (await hub.list(PODS, namespace=namespace, label_selector=f"app={NAME}"))["items"]
@@ -215,7 +215,7 @@ async def set_number(
     More processes come before their shards, and fewer after them: a shard without a process serves
     nobody. Raises TransportError.
     """
-    processes = await _found(hub, DEPLOYMENTS, NAME, namespace)
+    processes = await hub.find(DEPLOYMENTS, NAME, namespace=namespace)
     if processes is None:
         say(
             f"There is no Deployment {namespace}/{NAME}: the ConfigMap alone is written. Run "
@@ -236,7 +236,7 @@ async def _set_processes(
     replicas = {"spec": {"replicas": shards + 1}}
     await hub.merge_patch(DEPLOYMENTS, NAME, replicas, namespace=namespace)
     say(f"deployment.apps/{NAME} has {shards + 1} replicas: a spare takes the place of a holder")
-    if await _found(hub, _BUDGETS, NAME, namespace) is not None:
+    if await hub.find(_BUDGETS, NAME, namespace=namespace) is not None:
         budget = {"spec": {"minAvailable": shards}}
         await hub.merge_patch(_BUDGETS, NAME, budget, namespace=namespace)
         say(f"poddisruptionbudget.policy/{NAME} keeps {shards} available")
@@ -245,7 +245,7 @@ async def _set_processes(
 async def set_config(hub: ApiClient, namespace: str, shards: int) -> None:
     """Write the ConfigMap alone, which processes follow. Raises TransportError."""
     config = config_map(namespace, shards)
-    if await _found(hub, CONFIG_MAPS, PROPAGATOR_CONFIG, namespace) is None:
+    if await hub.find(CONFIG_MAPS, PROPAGATOR_CONFIG, namespace=namespace) is None:
         await hub.create(CONFIG_MAPS, config)
     else:
         patch = {"data": config["data"]}
@@ -271,7 +271,7 @@ async def with_processes(
     config = next((each for each in objects if _named(each, CONFIG_MAPS.kind)), None)
     if config is None:
         namespace = processes["metadata"]["namespace"]
-        config = await _found(hub, CONFIG_MAPS, PROPAGATOR_CONFIG, namespace)
+        config = await hub.find(CONFIG_MAPS, PROPAGATOR_CONFIG, namespace=namespace)
     shards = shards_of(_said(config))
     return objects if shards is None else sized(objects, shards)
 
@@ -308,12 +308,3 @@ def table_rows(sharding: Sharding, to: int | None, loads: Loads) -> list[dict[st
         members, becomes = row["members"], row["becomes"]
         row["members"] = members if members == becomes else f"{members} → {becomes}"
     return rows
-
-
-async def _found(
-    hub: ApiClient, resource: Resource, name: str, namespace: str
-) -> dict[str, Any] | None:
-    try:
-        return await hub.get(resource, name, namespace=namespace)
-    except NotFound:
-        return None

@@ -121,9 +121,9 @@ async def add(hub: ApiClient, namespaces: Sequence[str], *, home: str, say: Say)
     """Make these namespaces tenants. Raises StowageError before anything is written."""
     for namespace in namespaces:
         refuse(namespace)
-        if not await _exists(hub, NAMESPACES, namespace):
+        if await hub.find(NAMESPACES, namespace) is None:
             raise StowageError(f"the hub has no namespace {namespace}: create it, then add it")
-    if not await _exists(hub, _CLUSTER_ROLES, SECRETS_ROLE):
+    if await hub.find(_CLUSTER_ROLES, SECRETS_ROLE) is None:
         raise StowageError(
             f"the hub has no ClusterRole {SECRETS_ROLE}: run `stowage install` of this version"
         )
@@ -141,7 +141,7 @@ async def remove(hub: ApiClient, namespaces: Sequence[str], *, home: str, say: S
             for each in bindings(namespace, home=home)
         ]
         say(f"namespace {namespace} {'is no tenant any more' if any(gone) else 'was no tenant'}")
-    if await _exists(hub, CLUSTER_ROLE_BINDINGS, SECRETS_ROLE):
+    if await hub.find(CLUSTER_ROLE_BINDINGS, SECRETS_ROLE) is not None:
         say("every namespace still is one, as the hub was installed with --all-namespaces")
 
 
@@ -169,7 +169,7 @@ async def found(hub: ApiClient, *, home: str) -> Tenants:
             those[reference.namespace].clusters += 1
     for name, tenant in those.items():
         tenant.namespace = name
-    everywhere = await _exists(hub, CLUSTER_ROLE_BINDINGS, SECRETS_ROLE)
+    everywhere = await hub.find(CLUSTER_ROLE_BINDINGS, SECRETS_ROLE) is not None
     for tenant in those.values():
         tenant.tenant |= everywhere
     return Tenants(everywhere=everywhere, namespaces=[those[name] for name in sorted(those)])
@@ -197,13 +197,6 @@ async def _each(
     async for answer in hub.pages(resource, limit=PAGE, field_selector=field_selector):
         for each in decode(answer, decoder).items or ():
             yield each
-
-
-async def _exists(hub: ApiClient, resource: Resource, name: str) -> bool:
-    with suppress(NotFound):
-        await hub.get(resource, name)
-        return True
-    return False
 
 
 async def _deleted(

@@ -307,10 +307,7 @@ async def _until_gone(hub: ApiClient, uids: set[str] | None, what: str) -> None:
         found = [w for w in await _all(hub, WORKLOADS) if uids is None or _uid(w) in uids]
         if found or uids is not None:
             return some([_key(each) for each in found])
-        with suppress(NotFound):
-            await hub.get(CRDS, _KIND)
-            return _KIND
-        return ""
+        return _KIND if await hub.find(CRDS, _KIND) is not None else ""
 
     if last := await _patiently(missing):
         raise StowageError(

@@ -81,12 +81,9 @@ async def releases(hub: ApiClient, home: str) -> dict[str, str]:
     """Return the release of each process that has led, by its name."""
     found = {}
     for name in _LEASES:
-        with suppress(NotFound):
-            annotations = (await hub.get(LEASES, name, namespace=home))["metadata"].get(
-                "annotations"
-            )
-            if release := (annotations or {}).get(ANNOTATION_RELEASE):
-                found[name.removeprefix("stowage-")] = release
+        lease = await hub.find(LEASES, name, namespace=home) or {"metadata": {}}
+        if release := (lease["metadata"].get("annotations") or {}).get(ANNOTATION_RELEASE):
+            found[name.removeprefix("stowage-")] = release
     return found
 
 
@@ -126,9 +123,9 @@ async def wanted(
     Options of the installation are read off the hub: the web page, the tenants, Argo CD's
     namespace. Raises ConfigurationError where there is nothing, or where the image cannot be told.
     """
-    if not await _there(hub, CRDS, f"workloads.{GROUP}"):
+    if await hub.find(CRDS, f"workloads.{GROUP}") is None:
         raise ConfigurationError("this hub has no Stowage: `stowage install`")
-    deployment = await _found(hub, DEPLOYMENTS, install.CONTROLLER, home)
+    deployment = await hub.find(DEPLOYMENTS, install.CONTROLLER, namespace=home)
     argocd = await _namespaces(hub, CONFIG_MAPS, _DECISIONS)
     new = _image(image, deployment, ours, running) if deployment else ""
     objects = install.manifests(
@@ -138,7 +135,7 @@ async def wanted(
         argocd=next(iter(argocd), None),
     )
     if deployment:
-        if await _there(hub, DEPLOYMENTS, _PAGE, home):
+        if await hub.find(DEPLOYMENTS, _PAGE, namespace=home) is not None:
             objects += install.page_manifests(namespace=home, image=new)
         objects += await _bindings(hub, home)
     absent = await install.unserved_policies(hub)
@@ -173,7 +170,7 @@ async def _bindings(hub: ApiClient, home: str) -> list[Manifest]:
         if (
             not completes
             if each["metadata"]["name"] == install.DEFAULTS
-            else await _there(hub, tenants.CLUSTER_ROLE_BINDINGS, each["metadata"]["name"])
+            else await hub.find(tenants.CLUSTER_ROLE_BINDINGS, each["metadata"]["name"]) is not None
         )
     ]
     some = await _namespaces(hub, ROLE_BINDINGS, tenants.SECRETS_ROLE)
@@ -184,20 +181,6 @@ async def _namespaces(hub: ApiClient, resource: Resource, name: str) -> list[str
     """Return the namespaces that have an object of that name."""
     listed = await hub.list(resource, field_selector=f"metadata.name={name}")
     return sorted(each["metadata"]["namespace"] for each in listed["items"])
-
-
-async def _found(
-    hub: ApiClient, resource: Resource, name: str, namespace: str | None = None
-) -> Manifest | None:
-    with suppress(NotFound):
-        return await hub.get(resource, name, namespace=namespace)
-    return None
-
-
-async def _there(
-    hub: ApiClient, resource: Resource, name: str, namespace: str | None = None
-) -> bool:
-    return await _found(hub, resource, name, namespace) is not None
 
 
 # --- what changes ---------------------------------------------------------------------------------
@@ -219,7 +202,7 @@ async def _change(hub: ApiClient, manifest: Manifest) -> str:
     """Return what an apply would change, in words; empty for nothing."""
     resource = await hub.resource(manifest["apiVersion"], manifest["kind"])
     meta = manifest["metadata"]
-    live = await _found(hub, resource, meta["name"], meta.get("namespace"))
+    live = await hub.find(resource, meta["name"], namespace=meta.get("namespace"))
     if live is None:
         return "new"
     then = await hub.apply(

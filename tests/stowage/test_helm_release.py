@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from machinery.api.resources import DEPLOYMENTS, NAMESPACES, SECRETS, Resource
+from machinery.api.verbs import Verbs
 from machinery.errors import ConfigurationError, Conflict, NotFound
 from stowage.cli import cli
 from stowage.setup import helm_release, install
@@ -38,6 +39,8 @@ class Hub:
         if (res.kind, name) not in self.objects:
             raise NotFound(code=404, reason="NotFound", message="none")
         return copy.deepcopy(self.objects[res.kind, name])
+
+    find = Verbs.find
 
     async def apply(self, res: Resource, body: Mapping[str, Any], *, name: str, field_manager: str, **_: Any) -> Any:  # fmt: skip
         meta = self.objects[res.kind, name]["metadata"]

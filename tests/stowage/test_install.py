@@ -425,6 +425,8 @@ class _OldHub:
     async def get(self, resource, name, **_):
         return {"status": {"conditions": [{"type": "Established", "status": "True"}]}}
 
+    find = get
+
 
 @pytest.mark.proves("C24")
 async def test_a_hub_without_admission_policies_is_installed_without_them():

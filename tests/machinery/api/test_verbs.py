@@ -22,7 +22,15 @@ from machinery.api.resources import NAMESPACES, PODS, SERVICES, WORKLOADS
 from machinery.api.responses import decode
 from machinery.api.verbs import METADATA_LIST, PAGE, query_of
 from machinery.config.kubeconfig import Connection
-from machinery.errors import BadRequest, Conflict, Gone, Invalid, NotFound, TransportError
+from machinery.errors import (
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    TransportError,
+)
 from machinery.types import bounds
 
 JSON = "application/json"
@@ -147,6 +155,17 @@ async def test_get_asks_for_the_object_and_gives_it_whole(server: Server) -> Non
     assert server.last.body is None
     assert "Content-Type" not in server.last.headers
     assert server.last.headers["Accept"] == JSON
+
+
+async def test_what_is_not_there_is_found_to_be_nothing_and_a_refusal_is_raised(
+    server: Server,
+) -> None:
+    assert await server.client.find(WORKLOADS, "web", namespace="demo") == OBJECT
+    server.answer = lambda _: refused(404, "NotFound")
+    assert await server.client.find(WORKLOADS, "web", namespace="demo") is None
+    server.answer = lambda _: refused(403, "Forbidden")
+    with pytest.raises(Forbidden):
+        await server.client.find(WORKLOADS, "web", namespace="demo")
 
 
 async def test_a_subresource_and_a_kind_of_no_namespace_have_their_paths(server: Server) -> None:
