@@ -227,7 +227,12 @@ class SchedulerCache:
         return self._assumed.placed_affinity
 
     def shares(self, cluster: str) -> dict[Key, int]:
-        return {held.workload.key: held.placements[cluster] for held in self._assumed.on(cluster)}
+        held = ((key, self._assumed.get(key)) for key in sorted(self._assumed.holders(cluster)))
+        return {
+            key: each.placements[cluster]
+            for key, each in held
+            if each is not None and cluster in each.placements
+        }
 
     def lead(self, queue: SchedulingQueue) -> None:
         self._feed.lead(queue)
@@ -418,10 +423,8 @@ class SchedulerCache:
 
     def _named_by_shares(self, name: str) -> bool:
         """An assumed share does not run yet."""
-        return bool(self.away.holders(name)) or any(
-            (stored := self._stored(key)) is None or name in self.named(stored).info.present
-            for key in self._assumed.holders(name)
-        )
+        stored = (self._stored(key) for key in self._assumed.holders(name))
+        return any(each is None or name in _named_by(self.named(each).info) for each in stored)
 
     def _find_away(self, workload: Workload) -> None:
         if not self.ours(workload):
@@ -434,11 +437,9 @@ class SchedulerCache:
     def _take(self, new: Workload) -> list[str]:
         """Return the clusters where fewer replicas are in flight."""
         key = new.metadata.key
-        held, named = self._assumed.get(key), self.named(new)
-        moving = named.info.moving
-        left = self.away.holds(key, {*moving.leaving, *moving.displaced})
-        landed = self._assumed.take(named)
-        self._forget_away((*left, *(held.placements if held is not None else ())))
+        held = self._assumed.get(key)
+        landed = self._assumed.take(self.named(new))
+        self._forget_away(held.clusters if held is not None else ())
         return landed
 
     def _forget_away(self, clusters: Iterable[str]) -> None:
@@ -454,10 +455,10 @@ class SchedulerCache:
 
     def _drop(self, key: Key) -> None:
         self._unannounced.pop(key, None)
-        held, left = self._assumed.get(key), self.away.holds(key, ())
+        held = self._assumed.get(key)
         self._assumed.drop(key)
         self._waits.forget(key)
-        self._forget_away((*left, *(held.placements if held is not None else ())))
+        self._forget_away(held.clusters if held is not None else ())
         self._feed.forget(key)
 
     @property
@@ -474,17 +475,16 @@ class SchedulerCache:
             await end(others)
 
     def _read_again(self, clusters: Collection[str]) -> None:
-        held = {each.workload.key for name in clusters for each in self._assumed.on(name)}
-        self._renamed.add(self._renames, held)
+        self._renamed.add(self._renames, {key for name in clusters for key in self.holders(name)})
 
     def _read_renamed(self, key: Key) -> None:
         if (stored := self._stored(key)) is not None:
             self._take(stored)
         self._activate_ours([key])
 
-    def holders(self, cluster: str) -> set[Key]:
+    def holders(self, cluster: str) -> list[Key]:
         """Return the Workloads that have a share of the cluster, leave it or may return to it."""
-        return {*self._assumed.holders(cluster), *self.away.holders(cluster)}
+        return [*self._assumed.holders(cluster)]
 
     def _look_again(self, cluster: str) -> None:
         self._activate_ours(self.holders(cluster))
@@ -503,6 +503,10 @@ def _keep_room(ledgers: Iterable[Ledger], room: RoomHolder) -> None:
                 keep(room)
             except Exception:  # that ledger then holds no room
                 LOG.exception("the ledger %s did not take the room", type(ledger).__name__)
+
+
+def _named_by(info: WorkloadInfo) -> set[str]:
+    return {*info.present, *info.moving.leaving, *info.moving.displaced}
 
 
 def _lacks_ranges(info: WorkloadInfo, workload: Workload) -> bool:

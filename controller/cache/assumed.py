@@ -64,6 +64,14 @@ class AssumedPlacement:
     late: dict[str, Late]
     """Some of those in flight, by the cluster whose next status counts them."""
 
+    @property
+    def clusters(self) -> Collection[str]:
+        """Those of its shares, and those that it leaves or may return to."""
+        moving = self.workload.moving
+        if not (moving.leaving or moving.displaced):
+            return self.placements
+        return {*self.placements, *moving.leaving, *moving.displaced}
+
     def counted(self, cluster: str) -> int:
         if self.workload.booked:
             return 0
@@ -134,10 +142,8 @@ class AssumedPlacements:
         return self._all.values()
 
     def holders(self, cluster: str) -> Collection[Key]:
+        """Return the Workloads that have a share of the cluster, leave it or may return to it."""
         return self._holders.get(cluster, ())
-
-    def on(self, cluster: str) -> list[AssumedPlacement]:
-        return [self._all[key] for key in sorted(self._holders.get(cluster, ()))]
 
     def assume(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Record a decision whose write is in flight: all its new replicas are in flight."""
@@ -259,7 +265,7 @@ class AssumedPlacements:
         for cluster, replicas in now.items():
             if load is not None and not (alike and was.get(cluster) == replicas):
                 self._builder.assume(cluster, load, replicas, charge)
-        left, there = (held.placements if held else _NOWHERE for held in (before, after))
+        left, there = (held.clusters if held else () for held in (before, after))
         _list(self._holders, key, left, there)
         awaited, awaits = (held.late if held else _NONE_LATE for held in (before, after))
         _list(self._awaiting, key, awaited, awaits)

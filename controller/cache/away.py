@@ -14,7 +14,7 @@ import msgspec
 
 from controller.model.objects import AWAY, ClusterStatus, Condition, MemberCluster
 from machinery.types.merge_patch import merged
-from machinery.types.metadata import Key, Meta
+from machinery.types.metadata import Meta
 
 READY = "Ready"
 
@@ -30,8 +30,6 @@ class AwayClusters:
         self._listeners: list[Callable[[str], None]] = []
         self._all: dict[str, MemberCluster] = {}
         self._given_up = set[str]()
-        self._beside: dict[Key, frozenset[str]] = {}
-        self._holders: dict[str, set[Key]] = {}
 
     def on_change(self, listener: Callable[[str], None]) -> None:
         self._listeners.append(listener)
@@ -44,26 +42,6 @@ class AwayClusters:
 
     def __contains__(self, name: str) -> bool:
         return name in self._all
-
-    def holds(self, key: Key, clusters: Collection[str]) -> Collection[str]:
-        """Record the clusters that a Workload leaves or may return to; return the previous ones."""
-        before, after = self._beside.get(key, frozenset()), frozenset(clusters)
-        if before == after:
-            return before
-        for name in before - after:
-            self._holders[name].discard(key)
-            if not self._holders[name]:
-                del self._holders[name]
-        for name in after - before:
-            self._holders.setdefault(name, set()).add(key)
-        if after:
-            self._beside[key] = after
-        else:
-            del self._beside[key]
-        return before
-
-    def holders(self, name: str) -> Collection[Key]:
-        return self._holders.get(name, ())
 
     def went(self, cluster: MemberCluster) -> None:
         self._put(away(cluster))
