@@ -84,11 +84,12 @@ def workload(
 def test_only_what_runs_at_most_once_and_moves_may_be_nowhere(
     kind: str, cause: str, first: bool
 ) -> None:
-    """Another scheduler's decisions have no history."""
+    """Another scheduler's decisions have no history, and a set-back loses it."""
     found = workload({"member-1": 1}, kind=kind, history=[{"cause": cause}] if cause else [])
     if not cause:
         found["spec"]["schedulerName"] = wishes.SCHEDULER
     assert judgement.gives_first(found) is first
+    assert judgement.gives_first(found, set_back=True) is (kind == "StatefulSet")
 
 
 def test_numbers_that_do_not_add_up_are_found() -> None:

@@ -169,15 +169,16 @@ def ended(workload: Body) -> Iterator[str]:
             yield member_of(share["name"])
 
 
-def gives_first(workload: Body) -> bool:
+def gives_first(workload: Body, *, set_back: bool = False) -> bool:
     """Return whether a copy may go before its successor comes: its units run at most once.
 
-    Another scheduler moves without a word, and its decisions have no history. What a person gave
-    up with its cluster goes when that is back: its successor waits for it.
+    Another scheduler moves without a word, and its decisions have no history, as the moves that a
+    hub has lost which was set back. What a person gave up with its cluster goes when that is back:
+    its successor waits for it.
     """
     if template_of(workload).get("kind") != "StatefulSet":
         return False
-    if wishes.mode_of(workload) == "Placed":
+    if set_back or wishes.mode_of(workload) == "Placed":
         return True
     history = workload.get("status", {}).get("history", [])
     return any(change["cause"] in {*MOVES, GIVEN_UP} for change in history)

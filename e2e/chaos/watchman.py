@@ -283,7 +283,8 @@ class Watchman(Judging):
         healthy = judgement.ready(copy.body())
         if any(held.values()) or (held and not healthy):
             return
-        if workload is not None and judgement.gives_first(workload):
+        set_back = self._faults.backs > 0
+        if workload is not None and judgement.gives_first(workload, set_back=set_back):
             return
         what = f"healthy {gone[0]}" if healthy else gone[0]
         placed = "nowhere, as the hub has forgotten it"
