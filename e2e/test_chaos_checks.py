@@ -738,6 +738,7 @@ def _written(*made: tuple[str, str, float]) -> list[Write]:
         pytest.param([("a", "t1", 0), ("b", "t2", 0.3), ("a", "t1", 0.7)], [], 0, id="at once"),
         pytest.param([("a", "", 0), ("b", "", 1), ("a", "", 2)], [], 1, id="agents in turns"),
         pytest.param([("a", "", 0), ("b", "", 20), ("a", "", 90)], [], 0, id="one for the other"),
+        pytest.param([("a", "t1", 0), ("a", "", 9), ("a", "t1", 20)], [8], 0, id="the only one"),
     ],
 )
 def test_a_process_that_writes_after_its_successor_is_found(

@@ -133,6 +133,7 @@ def interleaved(writes: Iterable[Write], changes: Sequence[float]) -> Iterator[s
                 other
                 for writer, other in last.items()
                 if writer != write.writer
+                and not _only(write.writer, writer)
                 and before is not None
                 and before.ended < other.began
                 and other.ended < write.began
@@ -144,6 +145,11 @@ def interleaved(writes: Iterable[Write], changes: Sequence[float]) -> Iterator[s
                 )
             if before is None or before.ended < write.ended:
                 last[write.writer] = write
+
+
+def _only(one: tuple[str, int, str], other: tuple[str, int, str]) -> bool:
+    """Whether both are one process, which names no term while it is the only shard."""
+    return one[:2] == other[:2] and not (one[2] and other[2])
 
 
 def _returns(before: Write, write: Write, changes: Sequence[float]) -> bool:
