@@ -41,6 +41,8 @@ from tests.memoryhub import MemoryHub
 
 KEY = ("chaos-a", "w1")
 INSTANCES = ("controller-a", "propagator-a", "propagator-b")
+ITSELF = "the test itself"
+"""What a finding begins with that is a fault of the watchman."""
 NEW, OLD = wishes.image(wishes.PROBE), "registry.k8s.io/pause:old"
 
 
@@ -222,7 +224,7 @@ class Scene:
         self.hub.objects["Workload", KEY] = dict(hub)
         self.cut_off: set[str] = set()
         self.faults = SimpleNamespace(
-            meddled=set(), spoilt=set(), away={}, acts=[], given_up={}, forgot=-math.inf,
+            meddled=set(), spoilt=set(), away={}, acts=[], given_up={}, forgot=-math.inf, backs=0,
             quiet=lambda *subjects: 0.0 if self.cut_off & {*subjects} else math.inf,
         )  # fmt: skip
         self.churn = churn = SimpleNamespace(busy=set(), ended=set(), forgotten=set(), idle_at={})
@@ -241,6 +243,7 @@ class Scene:
 
     async def found(self) -> list[str]:
         await self.watchman.judged()
+        assert not any(ITSELF in each for each in self.watchman.findings)
         return self.watchman.findings
 
 
@@ -540,7 +543,8 @@ async def test_a_fault_of_a_question_is_no_silence() -> None:
         raise KeyError("a field")
 
     scene.watchman._ask(wrong())
-    assert "the test itself" in (await scene.found())[0]
+    await scene.watchman.judged()
+    assert ITSELF in scene.watchman.findings[0]
 
 
 # --- gangs ----------------------------------------------------------------------------------------
