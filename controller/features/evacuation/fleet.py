@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import lru_cache
 from heapq import nsmallest
-from typing import Self
+from typing import NamedTuple, Self
 
 from controller.cache.ledger import PlacementsByWorkload
 from controller.model.objects import Workload
@@ -20,16 +20,14 @@ from machinery.types import conditions
 from machinery.types.metadata import Key
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    placements: Mapping[str, int]
+class _Entry(NamedTuple):
     placed: int = 0
     moving: int = 0
     leaving: tuple[tuple[str, int], ...] = ()
     """The leaving replicas by cause."""
 
 
-_NOWHERE = _Entry({})
+_NOWHERE = _Entry()
 MOVING_UNITS = metrics.gauge(
     "stowage_moving_units",
     "Replicas that still stand where they are placed no more, by what set the move off",
@@ -48,34 +46,26 @@ class FleetMoves:
         self.moving = 0
 
     def put(self, info: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        key, state = info.key, info.moving
-        before = self._entries.get(key, _NOWHERE)
-        rests = not (state.leaving or before.moving or before.leaving)
-        if rests and before.placements == placements == info.present:
-            return
-        if is_workload(key):
-            leaving = tuple(sorted((each.cause, each.replicas) for each in state.leaving.values()))
-            entry = _Entry(
-                placements,
-                sum(placements.values()),
-                on_their_way(info, placements),
-                leaving,
+        if is_workload(info.key):
+            causes = ((each.cause, each.replicas) for each in info.moving.leaving.values())
+            moving = on_their_way(info, placements)
+            self._replace(
+                info.key, _shared(_Entry(sum(placements.values()), moving, tuple(sorted(causes))))
             )
-            self._replace(key, before, entry)
 
     def drop(self, key: Key) -> None:
-        self._replace(key, self._entries.get(key, _NOWHERE), _NOWHERE)
+        self._replace(key, _NOWHERE)
 
-    def _replace(self, key: Key, before: _Entry, entry: _Entry) -> None:
-        if entry is before:
+    def _replace(self, key: Key, entry: _Entry) -> None:
+        before = self._entries.get(key, _NOWHERE)
+        if entry == before:
             return
         self.placed += entry.placed - before.placed
         self.moving += entry.moving - before.moving
-        if entry.leaving != before.leaving:
-            for sign, each in ((-1, before), (1, entry)):
-                for cause, replicas in each.leaving:
-                    MOVING_UNITS.labels(cause).inc(sign * replicas)
-        if entry is _NOWHERE:
+        for sign, each in ((-1, before), (1, entry)):
+            for cause, replicas in each.leaving:
+                MOVING_UNITS.labels(cause).inc(sign * replicas)
+        if entry == _NOWHERE:
             del self._entries[key]
         else:
             self._entries[key] = entry
@@ -85,6 +75,12 @@ class FleetMoves:
     def overlay(self, _placed: PlacementsByWorkload) -> Self:
         """Members of a group do not move for each other."""
         return self
+
+
+@lru_cache(maxsize=4096)
+def _shared(entry: _Entry) -> _Entry:
+    """Most Workloads rest, with one of few numbers of replicas."""
+    return entry
 
 
 def on_their_way(info: WorkloadInfo, placements: Mapping[str, int]) -> int:
