@@ -20,7 +20,7 @@ from machinery.api.resources import CONFIG_MAPS, NODES, PODS, SECRETS, Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.config.kubeconfig import Connection
-from machinery.errors import TransportError
+from machinery.errors import LeaseLost, TransportError
 from machinery.pace import BURST_SECONDS, ServerBudget
 from machinery.release import user_agent
 from machinery.runtime.informer import Informer
@@ -328,7 +328,7 @@ class Link:
         self._identity_checks += 1
         try:
             await self._identities.note_first(self._name, self.identity)
-        except TransportError as fault:
+        except (LeaseLost, TransportError) as fault:
             if not self.serving:
                 return unreachable(f"the hub takes no note of which cluster it is: {fault}")
         refused = self._identities.refusal(self._name, self.identity)

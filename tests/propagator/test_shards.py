@@ -32,10 +32,11 @@ from machinery.api.resources import (
 )
 from machinery.api.verbs import ServerHistory
 from machinery.clock import timestamp
-from machinery.errors import Unreachable
+from machinery.errors import LeaseLost, Unreachable
 from machinery.types import conditions
 from machinery.types.shards import owner
 from propagator.groups.starting import Contacts, Starting
+from propagator.members.cluster_identity import Identities
 from propagator.shards.election import SetBack, ShardElection, set_back_on
 from propagator.shards.membership import OneShard
 from stowage.setup.rename import Rename, rename
@@ -214,6 +215,23 @@ async def test_one_cluster_under_two_names_of_two_shards_is_served_once(steady: 
         await world.calm(30)
         assert {reason(one), reason(two)} == {"Connected", "AlreadyRegistered"}
         assert len([name for name in (one, two) if world.deployments(name)]) == 1
+
+
+@pytest.mark.proves("SC3")
+async def test_a_term_that_ends_while_a_cluster_is_noted_is_no_fault_of_its_member(
+    steady: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def lost(*_: Any) -> None:
+        raise LeaseLost("a does not hold the lease stowage-propagator")
+
+    world = Fleet(*MEMBERS)
+    world.shards(2)
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(2))
+        monkeypatch.setattr(Identities, "note_first", lost)
+        await world.calm(60)
+        assert world.served(2)
+    assert "session failed" not in caplog.text
 
 
 @pytest.mark.proves("SC17")
