@@ -25,7 +25,7 @@ from e2e.chaos.watchman import KINDS
 from machinery.runtime.informer import Informer
 
 Say = Callable[[str], object]
-SETTLE_SECONDS = 300.0
+SETTLE_SECONDS = 700.0
 """Long, which costs nothing: a state that comes at all comes sooner."""
 
 

@@ -35,6 +35,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import (
     CONFIG_MAPS,
     MEMBER_CLUSTERS,
+    NAMESPACES,
     PODS,
     SECRETS,
     WORKLOADS,
@@ -489,6 +490,10 @@ async def _at_work(stage: ChaosStage) -> ChaosStage:
     for road in stage.roads.values():
         await road.start()
     for member in MEMBERS:
+        # As `stowage join` makes it: the Lease of the hub that serves the member lies there.
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
+        with suppress(AlreadyExists):
+            await stage.members[member].create(NAMESPACES, space)
         for each in wishes.definitions():
             with suppress(AlreadyExists):
                 await stage.members[member].create(wishes.DEFINITIONS, each)
