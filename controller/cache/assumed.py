@@ -138,9 +138,6 @@ class AssumedPlacements:
     def get(self, key: Key) -> AssumedPlacement | None:
         return self._all.get(key)
 
-    def values(self) -> Iterable[AssumedPlacement]:
-        return self._all.values()
-
     def holders(self, cluster: str) -> Collection[Key]:
         """Return the Workloads that have a share of the cluster, leave it or may return to it."""
         return self._holders.get(cluster, ())

@@ -172,10 +172,6 @@ class Membership(OneShard):
     def owner(self, member: str) -> int:
         return owner(member, self.shards)
 
-    def ours(self, member: str) -> bool:
-        """Whether the hash gives it to this shard, served or not."""
-        return self.owner(member) == self.shard
-
     def held(self, shard: int) -> bool:
         if shard == self.shard:
             return self._election.elector.leading
