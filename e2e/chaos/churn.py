@@ -29,11 +29,12 @@ from machinery.api.resources import (
 )
 from machinery.errors import AlreadyExists, NotFound, TransportError
 from machinery.types.metadata import Key
+from propagator.members.hub_lease import HELD_SECONDS
 from stowage.playground.processes import ProcessFailed
 
 _MOST = 60
 """The bound of Workloads at the same time."""
-_PATIENCE_SECONDS = 240.0
+_PATIENCE_SECONDS = HELD_SECONDS + 240.0
 
 
 class NotTaken(AssertionError):

@@ -23,10 +23,14 @@ from e2e.chaos.promises import Broken, log_faults, until_held
 from e2e.chaos.stage import ChaosStage, at_work
 from e2e.chaos.watchman import KINDS
 from machinery.runtime.informer import Informer
+from propagator.members.hub_lease import HELD_SECONDS
 
 Say = Callable[[str], object]
-SETTLE_SECONDS = 700.0
-"""Long, which costs nothing: a state that comes at all comes sooner."""
+SETTLE_SECONDS = HELD_SECONDS + 400.0
+"""Long, which costs nothing: a state that comes at all comes sooner.
+
+The Lease of a history that the hub has lost holds a member at first.
+"""
 
 
 class Found(AssertionError):
