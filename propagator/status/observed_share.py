@@ -107,7 +107,10 @@ def facts_of(seen: ObservedShare, readiness: Readiness, *, known: bool) -> dict[
     if outcome is not None:
         blocked = outcome.blocked
         facts["blocked"] = blocked and {"reason": blocked.reason.value, "message": blocked.message}
-    if known and outcome and outcome.reason is None and seen.main is not None:
+    # Also while replicas wait: other shards count only what runs the present generation, and two
+    # that lower their shares at once would wait for each other.
+    written = outcome is not None and (outcome.reason is None or outcome.written)
+    if known and outcome and written and seen.main is not None:
         facts["observedGeneration"] = outcome.desired.generation
     if not seen.desired.revision:
         facts["revision"] = (outcome is not None and outcome.found) or None

@@ -332,6 +332,21 @@ async def test_a_share_leaves_once_another_shard_tells_that_its_successor_runs(
 
 
 @pytest.mark.proves("SC13")
+async def test_shares_of_several_shards_are_lowered_at_once(steady: None) -> None:
+    world = Fleet(*MEMBERS)
+    world.shards(2)
+    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
+    async with world.running("a", "b"):
+        await world.until(lambda: world.served(2))
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", **{here: 3, there: 3})
+        await world.until(lambda: runs(world, "web", **{here: 3, there: 3}))
+        world.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 2}})
+        world.place("web", **{here: 2, there: 2})
+        await world.until(lambda: runs(world, "web", **{here: 2, there: 2}))
+
+
+@pytest.mark.proves("SC13")
 async def test_a_share_stays_while_nobody_tells_that_its_successor_runs(steady: None) -> None:
     world = Fleet(*MEMBERS)
     world.shards(2)
