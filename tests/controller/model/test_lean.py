@@ -101,10 +101,12 @@ def test_the_stored_shares_are_kept_once() -> None:
     workload = known(decoded(1))
     assumed = AssumedPlacements(PlacementIndex(), SnapshotBuilder())
     assumed.take(workload)
-    (held,) = assumed.values()
+    held = assumed.get(workload.info.key)
+    assert held is not None
     assert held.placements is workload.placements
     given = dict(workload.placements)
     assumed.assume(workload.info, given)
-    (held,) = assumed.values()
+    held = assumed.get(workload.info.key)
+    assert held is not None
     assert held.placements == given
     assert held.placements is not given, "who decided may change it"
