@@ -548,6 +548,17 @@ def dated(world: Fleet, member: str, name: str) -> None:
         server.report(plural, (SPACE, called))
 
 
+async def made_and_forgotten(world: Fleet, member: str, *, replicas: int = 1) -> None:
+    """Have the StatefulSet `db` made there, and set the hub back to before it."""
+    snapshot = world.hub.snapshot()
+    await world.calm(3)  # each Lease is renewed since
+    world.put(WORKLOADS, statefulset("db"))
+    world.place("db", **{member: replicas})
+    await world.until(lambda: {*starts(world, "db")} == {member})
+    dated(world, member, "db")
+    world.hub.set_back(snapshot)
+
+
 def reasons(world: Fleet, *names: str) -> set[str | None]:
     return {conditions.find(world.cluster(name), "SweepHeld").get("reason") for name in names}
 
@@ -738,13 +749,7 @@ async def test_what_one_shard_takes_over_and_what_another_makes_have_ordinals_of
     world.shards(2)
     async with world.running("a", "b"):
         await world.until(lambda: world.served(2) and world.reported(2))
-        snapshot = world.hub.snapshot()
-        await world.calm(3)  # each Lease is renewed since
-        world.put(WORKLOADS, statefulset("db"))
-        world.place("db", **{there: 1})
-        await world.until(lambda: {*starts(world, "db")} == {there})
-        dated(world, there, "db")
-        world.hub.set_back(snapshot)
+        await made_and_forgotten(world, there)
         await world.until(lambda: forgotten(world, here, there) == {"db"})
         world.hub.put(WORKLOADS, statefulset("db"))
         world.lag = 1.0  # each tells late what it has made
@@ -777,13 +782,7 @@ async def test_what_is_told_before_an_object_is_taken_over_says_nothing_of_its_o
 
     async with world.running("a", "b"):
         await world.until(lambda: world.served(2) and world.reported(2))
-        snapshot = world.hub.snapshot()
-        await world.calm(3)
-        world.put(WORKLOADS, statefulset("db"))
-        world.place("db", **{there: 1})
-        await world.until(lambda: {*starts(world, "db")} == {there})
-        dated(world, there, "db")
-        world.hub.set_back(snapshot)
+        await made_and_forgotten(world, there)
         await world.until(lambda: forgotten(world, there) == {"db"})
         world.hub.faults.append(late)
         world.hub.put(WORKLOADS, statefulset("db"))
@@ -807,13 +806,7 @@ async def test_a_shard_has_looked_once_the_hub_has_its_held_sweeps(steady: None)
 
     async with world.running("a", "b"):
         await world.until(lambda: world.served(2) and world.reported(2))
-        snapshot = world.hub.snapshot()
-        await world.calm(3)
-        world.put(WORKLOADS, statefulset("db"))
-        world.place("db", **{here: 2})
-        await world.until(lambda: {*starts(world, "db")} == {here})
-        dated(world, here, "db")
-        world.hub.set_back(snapshot)
+        await made_and_forgotten(world, here, replicas=2)
         world.hub.faults.append(slow)
         world.hub.put(WORKLOADS, statefulset("db"))
         world.place("db", **{there: 2})
