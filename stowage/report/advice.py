@@ -41,8 +41,10 @@ SCHEDULED: Mapping[str, str] = {
     "PluginError": "mend the plugin that is named, or disable it",
 }
 """By the reason of Scheduled on a Workload, or another object that is placed."""
-PATIENT = frozenset({"WaitingOnPermit", "QuotaExceeded", "ReplicasReached"})
-"""Reasons of Scheduled that need no person: a plugin ends it, or it keeps a limit that one set."""
+PATIENT = frozenset({"WaitingOnPermit", "QuotaExceeded", "ReplicasReached", "Suspended"})
+"""Reasons of Scheduled and Propagated that need no person: a plugin ends it, or it keeps a limit or
+a pause that one set. A move that a pause holds up does need one.
+"""
 CLUSTERS: Mapping[str, str] = {
     "SecretNotFound": "apply its Secret again, where it may be read, or stowage unjoin it",
     "InvalidKubeconfig": "mend the kubeconfig in its Secret",

@@ -351,7 +351,7 @@ def _waiting(workload: WorkloadSummary, now: datetime) -> Finding | None:
 
 def _passes(said: Condition, now: datetime) -> bool:
     """Return whether it has waited less than the patience for what most often comes by itself."""
-    waits = said.reason in ("WaitingForGroup", "GroupIncomplete", "HubUnavailable")
+    waits = said.reason in ("WaitingForGroup", "GroupIncomplete", "HubUnavailable", "NotReviewed")
     return waits and not overdue(said.last_transition_time, PATIENCE_SECONDS, now)
 
 
@@ -369,7 +369,7 @@ def _failing(workload: WorkloadSummary, now: datetime) -> Finding | None:
             since=said.last_transition_time,
             message=said.message,
             help=advice.PROPAGATED.get(said.reason, advice.UNKNOWN),
-            urgent=not _passes(said, now),
+            urgent=said.reason not in advice.PATIENT and not _passes(said, now),
         )
     stuck = [each for each in workload.status.clusters if each.unschedulable]
     late = [s for s in stuck if overdue(s.unschedulable_since, PATIENCE_SECONDS, now)]

@@ -100,8 +100,9 @@ def condition(
     ]
 
 
-def unavailable(*, since: str) -> list[dict[str, Any]]:
-    return condition("Propagated", "HubUnavailable", since=since)
+def says(kind: str, reason: str, *, since: str = LONG_AGO) -> dict[str, Any]:
+    """A fleet of one Workload with that condition."""
+    return {"workloads": [workload("x", conditions=condition(kind, reason, since=since))]}
 
 
 def run(file: Path, *args: str) -> Result:
@@ -336,11 +337,15 @@ def test_a_held_sweep_needs_a_person(hub: Hub) -> None:
         ({"clusters": [cluster("a", "Unauthorized")]}, 1),
         ({"workloads": [workload("x", "")]}, 1),
         ({"workloads": [{**workload("x", ""), "spec": {"schedulerName": "other"}}]}, 0),
-        ({"workloads": [workload("x", conditions=condition("Propagated", "Propagating"))]}, 0),
-        ({"workloads": [workload("x", conditions=unavailable(since=LONG_AGO))]}, 1),
-        ({"workloads": [workload("x", conditions=unavailable(since=TOMORROW))]}, 0),
-        ({"workloads": [workload("x", conditions=condition("Scheduled", "QuotaExceeded"))]}, 0),
-        ({"workloads": [workload("x", conditions=condition("Scheduled", "ReplicasReached"))]}, 0),
+        (says("Propagated", "Propagating"), 0),
+        (says("Propagated", "HubUnavailable"), 1),
+        (says("Propagated", "HubUnavailable", since=TOMORROW), 0),
+        (says("Propagated", "NotReviewed"), 1),
+        (says("Propagated", "NotReviewed", since=TOMORROW), 0),
+        (says("Propagated", "Suspended"), 0),
+        (says("Moving", "Suspended"), 1),
+        (says("Scheduled", "QuotaExceeded"), 0),
+        (says("Scheduled", "ReplicasReached"), 0),
         (
             {
                 "workloads": [
