@@ -16,7 +16,7 @@ from http import HTTPStatus
 from crds.names import ANNOTATION_DRIFT, LABEL_MANAGED, ORPHAN_PREFIX, OWNER_PREFIX
 from machinery.api.resources import Resource
 from machinery.clock import Clock
-from machinery.errors import NOTHING_SENT, ApiError, NotFound, ServerError
+from machinery.errors import NOTHING_SENT, ApiError, ServerError
 from machinery.tasks import KeyedLocks
 from machinery.types.metadata import Key
 from propagator.apply.render import ANNOTATION_HASH, Piece
@@ -313,11 +313,9 @@ class UnconfirmedWrites:
 
 
 async def _read(session: MemberSession, place: ObjectPlace) -> None:
-    try:
-        found = await session.client_for(place.namespace).get(
-            place.resource, place.name, namespace=place.namespace
-        )
-    except NotFound:
+    client = session.client_for(place.namespace)
+    found = await client.find(place.resource, place.name, namespace=place.namespace)
+    if found is None:
         return
     live = managed(place.resource, found)
     if LABEL_MANAGED in live.metadata.labels:

@@ -8,7 +8,6 @@ from crds.names import AGENT, SYSTEM_NAMESPACE
 from machinery import logs
 from machinery.api.resources import DEPLOYMENTS
 from machinery.api.verbs import Verbs
-from machinery.errors import NotFound
 from machinery.types import conditions
 
 LOG = logs.get(__name__)
@@ -22,9 +21,8 @@ async def follow_image(member: Verbs, image: str, *, home: str = SYSTEM_NAMESPAC
     """
     if not image:
         return ""
-    try:
-        found = await member.get(DEPLOYMENTS, AGENT, namespace=home)
-    except NotFound:
+    found = await member.find(DEPLOYMENTS, AGENT, namespace=home)
+    if found is None:
         return ""
     containers = copy.deepcopy(found["spec"]["template"]["spec"]["containers"])
     if containers[0].get("image") != image:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 from contextlib import suppress
-from typing import Any
 
 from crds.membercluster import MemberClusterEventReason
 from crds.names import (
@@ -149,9 +148,8 @@ class AgentAccounts:
             "mode": cluster.spec.mode,
             "minAgent": oldest_served(release()),
         }
-        try:
-            found = await self._hub.get(CONFIG_MAPS, HUB_CONFIG, namespace=namespace)
-        except NotFound:
+        found = await self._hub.find(CONFIG_MAPS, HUB_CONFIG, namespace=namespace)
+        if found is None:
             told = "its ConfigMap %s/%s is gone: `stowage invite --renew` makes it again"
             LOG.warning(told, namespace, HUB_CONFIG, extra={"object": cluster.name})
             return
@@ -164,7 +162,7 @@ class AgentAccounts:
     async def _admit(self, cluster: MemberCluster) -> float:
         namespace, ends = cluster.member_namespace, stored_time(cluster.invited)
         left = (ends - self._clock.now()).total_seconds() if ends is not None else 0.0
-        lease = await self._found(LEASES, AGENT_LEASE, namespace)
+        lease = await self._hub.find(LEASES, AGENT_LEASE, namespace=namespace)
         used = ANNOTATION_TOKEN_ENDS in ((lease or {}).get("metadata", {}).get("annotations") or {})
         if used or left <= 0:
             await self._end_invitation(cluster)
@@ -175,12 +173,12 @@ class AgentAccounts:
         return min(left, FACTS_SECONDS)
 
     async def _claimed(self, namespace: str) -> tuple[str, str]:
-        report = await self._found(MEMBER_REPORTS, MEMBER_REPORT, namespace) or {}
+        report = await self._hub.find(MEMBER_REPORTS, MEMBER_REPORT, namespace=namespace) or {}
         uid = str((report.get("metadata") or {}).get("uid") or "")
         return uid, str((report.get("status") or {}).get("claim") or "")
 
     async def _sealed_for(self, namespace: str) -> str:
-        found = await self._found(SECRETS, AGENT_TOKEN_SECRET, namespace)
+        found = await self._hub.find(SECRETS, AGENT_TOKEN_SECRET, namespace=namespace)
         given = ((found or {}).get("data") or {}).get("claim", "")
         return base64.b64decode(given).decode("ascii", "replace")
 
@@ -225,12 +223,6 @@ class AgentAccounts:
     async def _delete(self, resource: Resource, name: str, namespace: str) -> None:
         with suppress(NotFound):
             await self._hub.delete(resource, name, namespace=namespace)
-
-    async def _found(self, resource: Resource, name: str, namespace: str) -> dict[str, Any] | None:
-        try:
-            return await self._hub.get(resource, name, namespace=namespace)
-        except NotFound:
-            return None
 
 
 def oldest_served(running: str) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from machinery.api.client import ApiClient
 from machinery.api.resources import Resource
 from machinery.clock import Clock
-from machinery.errors import NotFound, StowageError, fresh
+from machinery.errors import StowageError, fresh
 from machinery.runtime.informer import Informer
 from machinery.runtime.informers import InformerPool
 from machinery.tasks import KeyedLocks
@@ -116,9 +116,8 @@ class NamedObjects(Generic[T]):
         async with self._reading.of(key):
             held = self._held.get(key)
             if held is None or held.metadata.resource_version != known.metadata.resource_version:
-                try:
-                    found = await self._hub.get(self._resource, key[1], namespace=key[0])
-                except NotFound:
+                found = await self._hub.find(self._resource, key[1], namespace=key[0])
+                if found is None:
                     return None
                 held = self._held[key] = msgspec.convert(found, self._type)
             return held

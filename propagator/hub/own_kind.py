@@ -13,7 +13,7 @@ from crds.names import GROUP
 from machinery.api.resources import CRDS, Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
-from machinery.errors import NotFound, TransportError
+from machinery.errors import TransportError
 from propagator.errors import HubFault
 
 FRESH_SECONDS = 2.0
@@ -55,8 +55,6 @@ class OwnKind:
 
     async def _definition(self) -> Mapping[str, Any] | None:
         try:
-            return await self._hub.get(CRDS, self._name)
-        except NotFound:
-            return None
+            return await self._hub.find(CRDS, self._name)
         except TransportError as fault:
             raise HubFault(f"the definition {self._name} could not be read", fault) from fault

@@ -121,11 +121,8 @@ class Tenants:
         return False
 
     async def _free(self, namespace: str) -> bool:
-        try:
-            found = await self._maker.get(NAMESPACES, namespace)
-        except NotFound:
-            return True
-        return given(shaped(found, Object))
+        found = await self._maker.find(NAMESPACES, namespace)
+        return found is None or given(shaped(found, Object))
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
         known = new or old

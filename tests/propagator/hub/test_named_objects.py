@@ -67,7 +67,7 @@ class Hub:
 
         yield lines(self._ended)
 
-    async def get(self, resource: Any, name: str, *, namespace: str) -> dict[str, Any]:
+    async def find(self, resource: Any, name: str, *, namespace: str) -> dict[str, Any]:
         self.read += 1
         password = "b25l" if self.version == "7" else "dHdv"
         of = _secret(namespace, self.version)
