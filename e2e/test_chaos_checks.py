@@ -708,7 +708,7 @@ async def test_what_is_being_mended_at_the_end_is_mended() -> None:
         registered[member] = True
 
     stage: Any = SimpleNamespace(
-        give_up=give_up, register=register, pushed=MEMBERS, instances=INSTANCES, shards=1
+        give_up=give_up, register=register, pushed=MEMBERS, instances=INSTANCES, shards=1, pulled=""
     )
     faults = Faults(stage, SimpleNamespace(), seed=1, say=lambda _: None)  # type: ignore[arg-type] # never asked
     fault = faults._registrations.deregister

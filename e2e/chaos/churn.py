@@ -18,6 +18,7 @@ from e2e.chaos import wishes
 from e2e.chaos.judgement import life_of, template_of
 from e2e.chaos.stage import MEMBERS, ChaosStage
 from e2e.chaos.wishes import NAMESPACES, Wish
+from e2e.harness import Failed
 from machinery.api.resources import NAMESPACES as NAMESPACE_KIND
 from machinery.api.resources import (
     RESERVATIONS,
@@ -326,7 +327,7 @@ async def insist(
                     if await once():
                         return
                     fault = None
-                except (TransportError, ProcessFailed, OSError) as e:  # OSError: a time-out too
+                except (TransportError, ProcessFailed, Failed, OSError) as e:  # also a time-out
                     fault = e
                 await asyncio.sleep(0.3)
     except TimeoutError:

@@ -20,7 +20,7 @@ from e2e.chaos.judgement import owners
 from e2e.chaos.registrations import Registrations
 from e2e.chaos.stage import MEMBERS, ChaosStage
 from machinery.api.resources import Resource
-from machinery.errors import StowageError
+from machinery.errors import StowageError, TransportError
 
 Say = Callable[[str], None]
 _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
@@ -54,6 +54,12 @@ class Faults:
         ]
         if stage.shards > 1:
             self._first.append((_SHARDS, "set the number of", self._share_out))
+        self._agents = tuple(each for each in stage.instances if each.startswith("agent"))
+        self._pulled = " ".join((stage.pulled, *self._agents)) if stage.pulled else ""
+        self._switches = 0
+        self._invitation: str | None = None
+        if self._pulled:
+            self._first.append((self._pulled, "switch the mode of", self._switch))
         self._chance.shuffle(self._first)
         self._taken: set[str] = set()
         self._freed: dict[str, float] = {}
@@ -152,6 +158,8 @@ class Faults:
         ]
         if self._stage.shards > 1:
             faults.append((6, (_SHARDS,), "set the number of", self._share_out))
+        if self._pulled:
+            faults.append((4, (self._pulled,), "switch the mode of", self._switch))
         weights = [weight for weight, *_ in faults]
         _, subjects, name, fault = self._chance.choices(faults, weights)[0]
         return self._chance.choice(subjects), name, fault
@@ -236,6 +244,39 @@ class Faults:
         yield self._chance.uniform(5, 20)
 
     @asynccontextmanager
+    async def _switch(self, _pulled: str) -> AsyncIterator[float]:
+        """Serve a member in mode Push, without its agents, and by them again."""
+        await self._join(pull=False)
+        try:
+            yield self._chance.uniform(5, 30)
+        finally:
+            await self._join(pull=True)
+            self._switches += 1
+
+    async def _join(self, *, pull: bool) -> None:
+        async def joined() -> bool:
+            return await asyncio.to_thread(self._stage.join, pull=pull)
+
+        self._stage.log_of_writes.shared_out()
+        await insist(self._roll)
+        joining = asyncio.create_task(insist(joined, of=f"{self._stage.pulled} in another mode"))
+        while not joining.done():
+            await asyncio.wait([joining], timeout=0.5)
+            with suppress(TransportError):
+                await self._roll()
+        await joining
+
+    async def _roll(self) -> bool:
+        """Have agents run as their Deployment says: anew with an invitation, without it not."""
+        before, self._invitation = self._invitation, await self._stage.invitation()
+        if before is not None and before != self._invitation:
+            for each in self._agents:
+                await asyncio.to_thread(self._stage.kill, each)
+                if self._invitation:
+                    self._stage.run(each)
+        return True
+
+    @asynccontextmanager
     async def _meddle(self, member: str) -> AsyncIterator[float]:
         """Scale or delete one of our objects, as a person with rights on the member might."""
         with suppress(StowageError):
@@ -269,13 +310,17 @@ class Faults:
     async def _set_back(self) -> None:
         """Set the hub back once; then have the users ask for everything again.
 
-        A person's part is done as well: tokens are rotated, and second names taken out.
+        A person's part is done as well: tokens are rotated, members whose mode was switched since
+        join again, and second names are taken out.
         """
         await self._pass(self._chance.uniform(1, 0.2 * self._back))
-        copy = await asyncio.to_thread(self._stage.hub_etcd.copy)
+        pulled = set(self._pulled.split())
+        await self._hold(pulled)  # no copy is of the middle of a switch
+        copy, switches = await asyncio.to_thread(self._stage.hub_etcd.copy), self._switches
+        self._free(pulled)
         self._say(f"the hub was copied, for {self._back:.1f} s")
         await self._pass(self._back)
-        subjects = {_HUB, "etcd", *MEMBERS}
+        subjects = {_HUB, "etcd", *MEMBERS, *pulled}
         await self._hold(subjects)
         async with self._churn.still(), self._registrations.gone(*MEMBERS):
             self.forgot = math.inf
@@ -291,6 +336,8 @@ class Faults:
             for member in MEMBERS:
                 if member in self._stage.pushed:
                     await self._registrations.anew(member)
+                elif self._switches != switches:  # its agents have the credentials of later
+                    await self._join(pull=True)
                 # The copy may be of the middle of a drain.
                 await insist(lambda m=member: self._stage.taint(m))  # type: ignore[misc] # mypy infers no default
             await asyncio.sleep(self._chance.uniform(1, 5))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from crds.names import (
+    AGENT,
     ANNOTATION_SWEEP,
     ANNOTATION_UNJOIN,
     GIVEN_UP,
@@ -34,6 +35,7 @@ from e2e.harness import Kubectl, stowage
 from machinery.api.client import ApiClient
 from machinery.api.resources import (
     CONFIG_MAPS,
+    DEPLOYMENTS,
     MEMBER_CLUSTERS,
     NAMESPACES,
     PODS,
@@ -209,17 +211,24 @@ class ChaosStage:
             cluster.parts = replace(cluster.parts, server_flags=flags)
             cluster.restart()
 
-    def pull(self) -> None:
-        """Join the member in mode Pull; return once an agent of it works."""
+    def join(self, *, pull: bool) -> bool:
+        """Join the member with agents in mode Pull, or in Push; return once it is served so."""
         hub = self.cluster("hub").kubeconfig
         own = self.cluster(self.pulled).kubeconfig
         road = f"https://127.0.0.1:{self.roads[self.pulled].port}"
+        how = ["--pull", f"--hub-server={road}"] if pull else []
         allowed = [f"--allow={each.group}/{each.plural}" for each in wishes.CUSTOM.values()]
         labels = [f"--label={key}={value}" for key, value in _zone(self.pulled).items()]
         stowage(
-            "join", self.pulled, "--pull", f"--member-kubeconfig={own}", f"--kubeconfig={hub}",
-            f"--hub-server={road}", "--rights=cluster", *allowed, *labels,
+            "join", self.pulled, *how, f"--member-kubeconfig={own}", f"--kubeconfig={hub}",
+            "--rights=cluster", *allowed, *labels,
         )  # fmt: skip
+        return True
+
+    async def invitation(self) -> str:
+        """Return what tells the invitations of the member's agents apart; "" without agents."""
+        found = await self.members[self.pulled].find(DEPLOYMENTS, AGENT, namespace=SYSTEM_NAMESPACE)
+        return "" if found is None else str(found["spec"]["template"]["metadata"]["annotations"])
 
     async def register(self, member: str) -> None:
         """Register a member with the token of a new account; the old account is deleted."""
@@ -504,7 +513,7 @@ async def _at_work(stage: ChaosStage) -> ChaosStage:
     for instance in stage.instances:
         stage.run(instance)
     if stage.pulled:
-        await asyncio.to_thread(stage.pull)
+        await asyncio.to_thread(stage.join, pull=True)
     async with asyncio.timeout(300):
         while not await all_ready(stage.hub):  # noqa: ASYNC110 - a server's state, not ours
             await asyncio.sleep(0.5)

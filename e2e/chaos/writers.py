@@ -48,7 +48,7 @@ class Write:
 class WriteLog:
     """The audit logs of the members, in that folder; none before their `flags` were asked for.
 
-    `changes` is when the shards were changed.
+    `changes` is when the shards were changed, or the mode of a member.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -78,7 +78,7 @@ class WriteLog:
         return f"--audit-policy-file={rules}", f"--audit-log-path={self._logs[member]}"
 
     def shared_out(self) -> None:
-        """Note that the number of shards was changed, or may have been."""
+        """Note that members may have other writers: by the number of shards, or by their mode."""
         self.changes.append(time.time())
 
     def read(self) -> list[Write]:
