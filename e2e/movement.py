@@ -386,11 +386,14 @@ class MovingStage:
         return str(found["message"])
 
     def until_placed(self, name: str, *, timeout: float = 60, **shares: int) -> None:
-        """Wait for placements; `member_1=2` stands for two units of member-1."""
+        """Wait for placements that the timeline shows too; `member_1=2`: two units of member-1."""
         wanted = {cluster.replace("_", "-"): units for cluster, units in shares.items()}
         wait(
             f"{name} on {wanted}",
-            lambda: self._is(self.placed(name), lambda placed: placed == wanted),
+            lambda: (
+                self._is(self.placed(name), lambda placed: placed == wanted)
+                and self.timeline.placed(name)[-1:] == [wanted]
+            ),
             timeout=timeout,
         )
 
