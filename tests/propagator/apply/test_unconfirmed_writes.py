@@ -11,7 +11,6 @@ from machinery.api.resources import Resource
 from machinery.errors import (
     ApiError,
     LeaseLost,
-    NotFound,
     NotSent,
     TLSVerificationFailed,
     TransportError,
@@ -46,10 +45,8 @@ class Member:
     def upsert(self, found: ManagedObject) -> None:
         self.held.append(found)
 
-    async def get(self, *_: object, **__: object) -> dict[str, Any]:
+    async def find(self, *_: object, **__: object) -> dict[str, Any] | None:
         self.looks += 1
-        if self.lies is None:
-            raise NotFound(code=404, reason="NotFound", message="not found")
         return self.lies
 
 
