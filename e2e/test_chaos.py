@@ -45,7 +45,7 @@ async def test_whatever_breaks_the_promises_hold(clusters: Path, tmp_path: Path)
 @pytest.mark.timeout(1800)
 @pytest.mark.proves("SC2", "SC4", "SC6", "PL19")
 async def test_two_never_write_on_one_member_whatever_breaks(tmp_path: Path) -> None:
-    """On clusters of its own: a member stays in mode Pull, and each logs what is written there."""
+    """On clusters of its own: a member is in mode Pull or switched, and each logs its writes."""
     wishes = partial(Workloads, seed=5, seconds=60.0, least=LEAST)
     with chaos_clusters(tmp_path / "clusters") as clusters:
         made = await run(clusters, tmp_path, wishes, say=print, shards=3, pulled=MEMBERS[-1])

@@ -19,11 +19,10 @@ from e2e.chaos.churn import Churn, insist
 from e2e.chaos.judgement import owners
 from e2e.chaos.registrations import Registrations
 from e2e.chaos.stage import MEMBERS, ChaosStage
-from machinery.api.resources import Resource
+from machinery.api.resources import DEPLOYMENTS
 from machinery.errors import StowageError, TransportError
 
 Say = Callable[[str], None]
-_DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 _Fault = Callable[[str], AbstractAsyncContextManager[float]]
 _HANDS = 3
 """The number of faults at the same time."""
@@ -285,7 +284,7 @@ class Faults:
 
     async def _meddled(self, member: str) -> None:
         client = self._stage.members[member]
-        found = await client.list(_DEPLOYMENTS, label_selector=f"{LABEL_MANAGED}=true")
+        found = await client.list(DEPLOYMENTS, label_selector=f"{LABEL_MANAGED}=true")
         if not found["items"]:
             return
         meta = self._chance.choice(found["items"])["metadata"]
@@ -293,10 +292,10 @@ class Faults:
         self.spoilt |= owners(meta.get("annotations", {})).keys()
         if self._chance.random() < 0.5:
             self.meddled.add(meta["uid"])
-            await client.delete(_DEPLOYMENTS, meta["name"], **where)
+            await client.delete(DEPLOYMENTS, meta["name"], **where)
         else:
             scale = {"spec": {"replicas": self._chance.randint(0, 9)}}
-            await client.merge_patch(_DEPLOYMENTS, meta["name"], scale, **where)
+            await client.merge_patch(DEPLOYMENTS, meta["name"], scale, **where)
 
     @asynccontextmanager
     async def _drain(self, member: str) -> AsyncIterator[float]:
