@@ -158,7 +158,8 @@ class AtMostOnce:
         if start is None:
             sentence = f"{session.name}: waits for a range of ordinals of its own"
             raise Refused(PropagatedReason.PROPAGATING, sentence)
-        if other := self._not_heard(workload, session.name, taken_over=taken_over):
+        waits = self._not_heard(workload, session.name, taken_over=taken_over)
+        if other := self._unseen(session.name) or waits:
             sentence = f"{session.name}: waits until {other} has told which ordinals it has"
             raise Refused(PropagatedReason.PROPAGATING, sentence)
         starts = self._starts(workload, main, session.name, taken_over=taken_over)
@@ -170,6 +171,15 @@ class AtMostOnce:
             sentence = f"{session.name}: waits for another range of ordinals, as {other} has its"
             raise Refused(PropagatedReason.PROPAGATING, sentence)
         return start
+
+    def _unseen(self, member: str) -> str:
+        """Return a cluster that may run what a hub that was set back has forgotten, or empty.
+
+        It may have no share. An object keeps the ordinals with which it is made, be it without
+        replicas at first.
+        """
+        others = (name for name in self._views.names() if name != member)
+        return next((n for n in others if not self._shows(n) and self._views.unseen(n)), "")
 
     def _not_heard(self, workload: Workload, member: str, *, taken_over: bool) -> str:
         """Return a cluster with a share that may hold an object not seen yet, or empty.
@@ -186,8 +196,6 @@ class AtMostOnce:
             if waits and self._views.forgotten(workload, name):
                 return name
             if session is None and self._views.elsewhere(name):
-                if self._views.unseen(name):
-                    return name  # its MemberCluster may be as the hub had it then
                 if self._views.answers(name) and not self._views.looked(workload, name):
                     return name
                 continue

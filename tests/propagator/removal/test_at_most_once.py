@@ -447,6 +447,23 @@ def test_no_ordinals_are_given_before_each_shard_has_looked_since_a_set_back() -
     assert fleet.once().first_ordinal(fleet.session("new"), stateful("new", "old")) == 0
 
 
+@pytest.mark.proves("KD52")
+@pytest.mark.parametrize("placed", [("new",), ("new", "old")])
+def test_no_ordinals_are_given_while_a_member_is_not_served_since_a_set_back(
+    placed: tuple[str, ...],
+) -> None:
+    """It may run those of this Workload, with a share that the hub has forgotten or without."""
+    old = Member(replicas=2, serves=False, status=refused("HeldByAnotherHub"))
+    fleet = Fleet({"old": old, "new": Member()})
+    with pytest.raises(Refused, match="waits until old has told which ordinals it has"):
+        fleet.once().first_ordinal(fleet.session("new"), stateful(*placed))
+    old.serves = True  # its MemberCluster tells that later
+    with pytest.raises(Refused, match="waits for another range of ordinals, as old has its"):
+        fleet.once().first_ordinal(fleet.session("new"), stateful(*placed))
+    old.replicas = None
+    assert fleet.once().first_ordinal(fleet.session("new"), stateful(*placed)) == 0
+
+
 @pytest.mark.proves("SC15", "KD52")
 def test_what_another_shard_is_to_take_over_has_its_ordinals_first() -> None:
     before = Member(replicas=2, forgotten=True)
