@@ -78,7 +78,7 @@ class WorkloadController:
         shared["inventory"] = inventory = OwnedObjects(context)
         self._idle = IdleKinds(context, **shared)
         once = AtMostOnce(context, **shared)
-        self._guard = Guard(context, once=once)
+        self._guard = Guard(context, inventory=inventory, once=once)
         members = ShareApplier(
             context,
             dependencies=self._dependencies,

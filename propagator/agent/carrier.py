@@ -137,7 +137,7 @@ class Carrier:
         self._applier = ShareApplier(
             context,
             dependencies=Follower(context, workloads=workloads, watches={}, report=self._tell_key),
-            standing_in=Guard(context, once=once).standing_in,
+            standing_in=Guard(context, inventory=self._inventory, once=once).standing_in,
             may_apply=self._stands,
             **shared,
         )

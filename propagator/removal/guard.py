@@ -5,7 +5,8 @@ watches show it now, whoever wrote the placements. `spec.movement` says for how 
 been ready and how many may lack. No time-out lowers a share. A member that does not answer stands
 in for nothing, nor does a replica that a rollout replaces. At most the target of every other share
 counts. Disruption budgets bound each step. A deletion, a scale to 0 and a gate that closes remove
-without this.
+without this. A share that is not seen is not lowered: that nothing shows does not mean that nothing
+runs.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from typing import NamedTuple
 
 from crds.fields.shares import BlockedReason
 from crds.fields.why import ChangeCause
+from machinery.errors import Unreachable
 from machinery.kinds.readiness import available_in, counts_of
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
 from propagator.hub.workload_metadata import record_of
 from propagator.members.context import ControllerContext
-from propagator.members.inventory import main_object, owned
+from propagator.members.health import Contact
+from propagator.members.inventory import OwnedObjects, main_object, owned
 from propagator.members.pods import Main, main_of
+from propagator.members.pulled import PullSession
 from propagator.members.views import Live, Told
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.disruptions import Disruptions
@@ -87,7 +91,10 @@ class _Count:
 
 
 class Guard:
-    def __init__(self, context: ControllerContext, *, once: AtMostOnce) -> None:
+    def __init__(
+        self, context: ControllerContext, *, inventory: OwnedObjects, once: AtMostOnce
+    ) -> None:
+        self._inventory = inventory
         self._registry = context.registry
         self._views = context.views
         self._clusters = context.clusters
@@ -103,14 +110,17 @@ class Guard:
         context.clusters.add_handler(self._cluster_changed)
 
     async def kept(self, workload: Workload, member: str) -> Kept | None:
-        """Return what the share on that member keeps beyond its placement, or None."""
+        """Return what the share on that member keeps beyond its placement, or None.
+
+        Raises Unreachable if the member stopped answering, or shows the kind no more.
+        """
         self.note(workload, member)
         target, main = workload.shares.get(member, 0), main_of(workload)
-        if self._seen(workload, main, member, own=True).present <= target:
+        if self._own(workload, main, member).present <= target:
             self._lets_go(workload, member)
             return None
         counted = await self._count(workload, main)
-        own = self._seen(workload, main, member, own=True)
+        own = self._own(workload, main, member)
         elsewhere = counted.standing_in - min(own.standing_in, target)
         goal = max(sum(workload.placements.values()), workload.wanted - workload.status.pending)
 
@@ -227,6 +237,15 @@ class Guard:
             return self._seen(workload, main, member).standing_in
         target = max(workload.shares.get(member, 0), 1)
         return target if counts_of(found.judged, target).lasting else 0
+
+    def _own(self, workload: Workload, main: Main, member: str) -> _Seen:
+        session = self._registry.get(member)
+        if session is None or session.contact is not Contact.SERVING:
+            raise Unreachable("it stopped answering while its share was looked at")
+        pulls = isinstance(session, PullSession)
+        if not (pulls or self._inventory.asked(session, workload, main.kind)):
+            raise Unreachable(f"its objects of the kind {main.kind} are being listed anew")
+        return self._seen(workload, main, member, own=True)
 
     def _seen(self, workload: Workload, main: Main, member: str, *, own: bool = False) -> _Seen:
         view = (self._views.own if own else self._views.of)(workload, member)

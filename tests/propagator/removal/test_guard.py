@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from machinery.errors import Unreachable
 from machinery.types.metadata import Key
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject, managed
@@ -106,6 +107,9 @@ class Fleet:
     looks: int = 0
     available: Availability | None = None
     labels: dict[str, Any] = field(default_factory=dict)
+    contact: Contact = Contact.SERVING
+    listing: bool = False
+    """Whether the members list the kind anew, and show nothing of it so far."""
     changed: Callable[[str, Key | None], None] = lambda _name, _key: None
 
     def guard(self) -> Guard:
@@ -120,12 +124,17 @@ class Fleet:
             clusters=SimpleNamespace(get=lambda _key: None, add_handler=lambda _handler: None),
         )
         no: Any = SimpleNamespace()
-        return Guard(context, once=AtMostOnce(context, workloads=no, inventory=no))
+        inventory: Any = SimpleNamespace(asked=lambda _session, _workload, kind: self.lists(kind))
+        once = AtMostOnce(context, workloads=no, inventory=inventory)
+        return Guard(context, inventory=inventory, once=once)
+
+    def lists(self, kind: str) -> bool:
+        return kind == "Deployment" and not self.listing
 
     def session(self, name: str) -> Any:
         watches = SimpleNamespace(owned=lambda _uid: self.owned(name))
         return _Session(
-            contact=Contact.SERVING,
+            contact=self.contact,
             link=SimpleNamespace(watches=watches),
             availability=lambda _main, _seconds: self.available,
             pod_counts=lambda _main: PodCounts(current=self.present),
@@ -133,6 +142,8 @@ class Fleet:
 
     def owned(self, name: str) -> list[tuple[Any, ManagedObject]]:
         self.looks += 1
+        if self.listing:
+            return []
         found = {
             "metadata": {"namespace": "shop", "name": "web", "uid": f"uid-{name}"},
             "spec": {
@@ -169,6 +180,16 @@ async def test_members_that_lower_their_shares_at_once_look_at_each_a_few_times(
     kept = await asyncio.gather(*(guard.kept(workload, name) for name in names))
     assert kept == [None] * len(names)
     assert fleet.looks <= 4 * len(names)
+
+
+@pytest.mark.proves("M20")
+@pytest.mark.parametrize(
+    "unseen", [{"contact": Contact.AWAY}, {"contact": Contact.CONNECTING}, {"listing": True}]
+)
+async def test_a_share_that_is_not_seen_is_not_taken_for_none(unseen: dict[str, Any]) -> None:
+    fleet = Fleet(FakeClock(), {"m1": 3, "m2": 0}, present=3, **unseen)
+    with pytest.raises(Unreachable):
+        await fleet.guard().kept(placed(m1=1, m2=3), "m1")
 
 
 @pytest.mark.proves("M20")
