@@ -73,8 +73,10 @@ class AssignmentWriter:
         uid, removes = share.workload.uid, share.order is AssignmentOrder.REMOVE
         if removes and not session.holds(share.workload):
             return ShareReport(Outcome(share.desired))
-        begins = share.order is AssignmentOrder.APPLY and _new(session.assignment(uid))
-        if begins and (why := too_old(session)):
+        applies, found = share.order is AssignmentOrder.APPLY, session.assignment(uid)
+        if applies and not _applied(found) and share.workload.starts_later(session.name):
+            return ShareReport(Outcome(share.desired))  # an agent knows of its own share alone
+        if applies and _new(found) and (why := too_old(session)):
             raise Refused(PropagatedReason.PROPAGATING, why)
         spec, copies = self._spec_of(session, share)
         try:
@@ -267,6 +269,10 @@ def _says(found: Assignment, spec: Mapping[str, Any], mark: str) -> bool:
 def _new(found: Assignment | None) -> bool:
     """Whether nothing was ordered to be written yet."""
     return found is None or found.spec.order == AssignmentOrder.OBSERVE
+
+
+def _applied(found: Assignment | None) -> bool:
+    return found is not None and found.spec.order == AssignmentOrder.APPLY
 
 
 def _told(session: PullSession, share: Share) -> ShareReport:

@@ -414,6 +414,14 @@ class Workload(Object, frozen=True, dict=True):
         """Whether the cluster has no completions yet because other shares still have open ones."""
         return self._divides_work and cluster in self.placements and cluster not in self.parts
 
+    def starts_later(self, cluster: str) -> bool:
+        """Whether nothing may start there for what is known of other clusters.
+
+        The work of other shares is counted first, or was all of it.
+        """
+        over = self.ends_whole and bool(self.ends) and cluster not in self.ends
+        return over or self.awaits_part(cluster)
+
     @property
     def ends_whole(self) -> bool:
         """Whether its end on one cluster is the end of it, as of a Job that is not divided."""

@@ -140,3 +140,60 @@ async def test_what_keeps_the_room_of_a_reservation_is_the_same_in_both_modes() 
         assert len(world.deployments("m1")) == len(world.deployments("paris")) == 1
         world.delete("launch-hold")
         await world.until(lambda: not objects(world, "m1") and not objects(world, "paris"))
+
+
+def job(distribution: str) -> Json:
+    """A Workload of ten completions, four at once."""
+    pods = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "pause"}]}
+    spec = {"template": {"spec": pods}, "completions": 10, "parallelism": 4}
+    main = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "bill"}, "spec": spec}
+    body = workload("bill")
+    del body["spec"]["targetDeployment"]
+    body["spec"] |= {"template": main, "distribution": distribution}
+    return body
+
+
+def jobs(world: PullWorld) -> dict[str, int]:
+    """The completions of the Job on each member that has it."""
+    found = {n: m.objects["jobs"].get((SPACE, "bill")) for n, m in world.members.items()}
+    return {name: each["spec"]["completions"] for name, each in found.items() if each}
+
+
+@pytest.mark.proves("KD18", "KD19")
+async def test_a_job_is_made_in_neither_mode_before_its_part_of_the_work_is_known() -> None:
+    """It would do all of it: what a leaving share has done is counted first."""
+    world = PullWorld("m1", "m2")
+    async with world.propagating(), world.agent():
+        await ready(world)
+        world.put(WORKLOADS, job("Divided"))
+        left = {"cluster": "m1", "replicas": 2, "completions": 5, "cause": "Drained"}
+        leaving = [left | {"since": "2026-01-01T00:00:00Z"}]
+        shares = [{"cluster": name, "replicas": 2} for name in ("m2", "paris")]
+        status: Json = {"placements": shares, "leaving": leaving}
+        world.hub.edit(WORKLOADS, "bill", {"status": status}, status=True)
+        await world.calm(10)
+        assert jobs(world) == {}
+        parts = [each | {"completions": n} for each, n in zip(shares, (2, 3), strict=True)]
+        status = {"placements": parts, "leaving": []}
+        world.hub.edit(WORKLOADS, "bill", {"status": status}, status=True)
+        await world.until(lambda: jobs(world) == {"m2": 2, "paris": 3})
+
+
+@pytest.mark.proves("KD29")
+@pytest.mark.parametrize("member", ["m2", "paris"])
+async def test_a_job_that_has_ended_on_another_cluster_runs_in_neither_mode(member: str) -> None:
+    """As when it ended while it was to leave, and the controller has not heard of that yet."""
+    world = PullWorld("m1", "m2")
+    async with world.propagating(), world.agent():
+        await ready(world)
+        world.put(WORKLOADS, job("Single"))
+        counts = dict.fromkeys(("scheduled", "current", "ready", "unschedulable", "updated"), 0)
+        ended = {"result": "Succeeded", "time": "2026-01-01T00:00:00Z"}
+        of_m1 = {"name": "m1", "replicas": 4, **counts, "state": "Complete", "message": ""}
+        status = {
+            "placements": [{"cluster": member, "replicas": 4}],
+            "clusters": [of_m1 | {"ended": ended}],
+        }
+        world.hub.edit(WORKLOADS, "bill", {"status": status}, status=True)
+        await world.calm(10)
+        assert jobs(world) == {}
