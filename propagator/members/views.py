@@ -273,8 +273,9 @@ class ShareViews:
     def _told(self, workload: Workload, member: str) -> ShareView:
         entry = self._entries(workload).get(member)
         if entry is None:
-            # The member has confirmed that it holds nothing, or may not have been asked yet.
-            return Told({}) if member not in workload.sent else UNKNOWN
+            # The member has confirmed that it runs nothing, or may not have been asked yet.
+            kept = member not in workload.causes and workload.only_kept(member)
+            return Told({}) if kept or member not in workload.sent else UNKNOWN
         if entry.get("state") == ShareState.UNREACHABLE.value:
             return UNKNOWN
         if entry.get("replicas", 0) != workload.shares.get(member, 0):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from crds.fields.shares import BlockedReason
@@ -87,6 +87,8 @@ class _Count:
     version: str
     until: float
     standing_in: int = 0
+    of_agents: dict[str, int] = field(default_factory=dict)
+    """Those that agents tell, by member; none where the last order is not carried out."""
     replaced: int = 0
 
 
@@ -121,7 +123,8 @@ class Guard:
             return None
         counted = await self._count(workload, main)
         own = self._own(workload, main, member)
-        elsewhere = counted.standing_in - min(own.standing_in, target)
+        here = counted.of_agents.get(member, min(own.standing_in, target))
+        elsewhere = counted.standing_in - here
         goal = max(sum(workload.placements.values()), workload.wanted - workload.status.pending)
 
         def keeping(later: int) -> int:
@@ -218,7 +221,10 @@ class Guard:
             self._ready[key] = count = _Count(version, now + COUNT_SECONDS)
             async for name in in_slices(workload.shares):
                 seen = self._seen(workload, main, name)
-                count.standing_in += min(seen.standing_in, workload.shares[name])
+                standing_in = min(seen.standing_in, workload.shares[name])
+                if self._views.pulled(name) is not None:
+                    count.of_agents[name] = standing_in
+                count.standing_in += standing_in
                 count.replaced += seen.replaced
                 count.until = min(count.until, now + seen.changes_in)
             return count

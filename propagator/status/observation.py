@@ -275,9 +275,7 @@ class Survey:
             return False
         session = self._registry.get(name)
         if session is None or not self._shown(workload, name):
-            reported = workload.status
-            shares = (each["name"] for each in reported.clusters)
-            return name not in shares and any(each["cluster"] == name for each in reported.kept)
+            return workload.only_kept(name)
         there = owned(session, workload.uid)
         return bool(there) and all(keep_of(each) != NEVER for _, each in there)
 

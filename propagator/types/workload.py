@@ -548,6 +548,13 @@ class Workload(Object, frozen=True, dict=True):
         noted = self.metadata.annotations.get(ANNOTATION_CLUSTERS, "")
         return MemberRecord.read(noted) | MemberRecord.read(self.status.footprint.clusters)
 
+    def only_kept(self, member: str) -> bool:
+        """Whether the status has of that member what a rule keeps there, and no share."""
+        shares = (each["name"] for each in self.status.clusters)
+        if member in self.placements or member in shares:
+            return False
+        return any(each["cluster"] == member for each in self.status.kept)
+
     @property
     def leaves(self) -> bool:
         return bool(self.status.leaving) or not self.sent.entries <= self.placements.keys()

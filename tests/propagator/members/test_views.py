@@ -98,6 +98,28 @@ def test_a_member_without_an_entry_has_none_once_it_has_confirmed_that() -> None
     assert views().of(gone, "m2") == Told({})
 
 
+@pytest.mark.proves("SC15", "M51")
+@pytest.mark.parametrize(
+    ("more", "counts"),
+    [
+        ({}, True),
+        ({"kept": []}, False),
+        ({"placements": [{"cluster": "m2", "replicas": 1}]}, False),
+        ({"leaving": [{"cluster": "m2", "replicas": 1, "cause": "Drained"}]}, False),
+        ({"clusters": [{**ENTRY, "replicas": 0}]}, False),
+    ],
+    ids=["kept alone", "nothing told", "placed again", "leaving", "an entry"],
+)
+def test_a_member_that_keeps_a_claim_and_has_no_share_runs_nothing(
+    more: dict[str, Any], *, counts: bool
+) -> None:
+    """It stays in the footprint for as long as the claim does."""
+    claim = {"cluster": "m2", "kind": "PersistentVolumeClaim", "namespace": "a", "name": "w-data"}
+    status = {"footprint": {"clusters": "m1,m2"}, "kept": [claim], **more}
+    found = views().of(workload_of({"metadata": {"uid": "u"}, "status": status}), "m2")
+    assert (found == Told({})) is counts
+
+
 def test_what_a_told_share_asks_for_and_has() -> None:
     told = Told({**ENTRY, "asked": 5, "scheduled": 2, "unschedulable": 1, "outdated": 1})
     assert (told.asked, told.current, told.lasting) == (5, 3, 2)

@@ -17,6 +17,7 @@ from machinery.types.metadata import Key
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject, managed
 from propagator.members.pod_index import Availability, PodCounts
+from propagator.members.views import UNKNOWN, Told
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.disruptions import Allowed
 from propagator.removal.guard import COUNT_SECONDS, Guard, least
@@ -229,6 +230,33 @@ async def test_what_another_scheduler_takes_away_at_most_once_is_lowered_on_one_
     assert await guard.kept(workload, "m2") is None
     kept = await guard.kept(workload, "m3")
     assert (kept and kept.replicas) == 1
+
+
+@pytest.mark.proves("M8")
+@pytest.mark.parametrize("carried_out", [True, False])
+async def test_a_share_of_an_agent_counts_others_alone_before_its_order_is_carried_out(
+    *, carried_out: bool
+) -> None:
+    """Else what is not counted of it is taken off, and its order waits for itself."""
+    own = Told({"replicas": 1, "asked": 2, "ready": 2})
+    others = {"m1": Told({"replicas": 2, "ready": 2}), "m2": Told({"replicas": 1, "ready": 1})}
+    seen: Any = SimpleNamespace(
+        of=lambda _workload, name: others.get(name, own if carried_out else UNKNOWN),
+        own=lambda _workload, _name: own,
+        pulled=lambda name: own if name == "m3" else None,
+    )
+
+    class Agents(Context):
+        views = seen
+
+    session = SimpleNamespace(contact=Contact.SERVING)
+    registry = SimpleNamespace(on_change=lambda _: None, get=lambda _: session)
+    clusters = SimpleNamespace(add_handler=lambda _: None, get=lambda _: None)
+    context: Any = Agents(clock=FakeClock(), registry=registry, clusters=clusters)
+    lists: Any = SimpleNamespace(asked=lambda *_: True)
+    once = AtMostOnce(context, workloads=lists, inventory=lists)
+    guard = Guard(context, inventory=lists, once=once)
+    assert await guard.kept(placed(m1=2, m2=1, m3=1), "m3") is None
 
 
 @pytest.mark.proves("M10")
