@@ -437,7 +437,8 @@ class ChaosStage:
         )
         for name in ("hub", *MEMBERS):
             what = (
-                "workloads,memberclusters,workloadpolicies,workloadspreads,reservations,workloadgroups"
+                "workloads,memberclusters,workloadpolicies,workloadspreads,reservations,workloadgroups,"
+                "assignments,memberreports,leases"
                 if name == "hub"
                 else kinds
             )
