@@ -574,9 +574,17 @@ class Workload(Object, frozen=True, dict=True):
 
     def ids(self) -> Iterator[ObjectId]:
         """Yield the objects of the spec."""
-        for each in self.outlines():
-            name = each.name or self.metadata.name
-            yield group_of(each.api_version), each.kind, each.namespace or self.namespace, name
+        yield from map(self._id, self.outlines())
+
+    def carried_ids(self) -> Iterator[ObjectId]:
+        """Yield the objects of spec.manifests."""
+        found = (outline_of(raw) for raw in self.spec.manifests)
+        yield from (self._id(each) for each in found if each is not None)
+
+    def _id(self, outline: Outline) -> ObjectId:
+        name = outline.name or self.metadata.name
+        where = outline.namespace or self.namespace
+        return group_of(outline.api_version), outline.kind, where, name
 
     def kinds(self) -> Iterator[tuple[str, str]]:
         """Yield (apiVersion, kind) of everything that is rendered."""
