@@ -680,6 +680,12 @@ class WorkloadStatus(PlacementStatus):
     """
     completed: Count | None = None
     """Completions of shares that have left, of a divided Job. Writer: controller."""
+    run: Annotated[str, Field(max_length=512)] | None = None
+    """The object of a divided Job, as `Job shop/bill`, whose completions are divided here.
+
+    Completions that are told of an object of another name are of another run. Writer: controller,
+    in the write of the placements.
+    """
     displaced: list[DisplacedShare] = atomic(MOST_DISPLACED)
     """Replicas that may return to the cluster that they left. Writer: controller."""
     rebalanced: Timestamp | None = None

@@ -140,12 +140,7 @@ def status_of(decision: Decision, workload: Workload) -> dict[str, Any]:
     status |= _moves(decision, workload, leaving)
     if ordinals := _ordinals(decision, workload):
         status["ordinals"] = msgspec.to_builtins(ordinals)
-    if work is not None:
-        for each in status["placements"]:
-            if (part := work.parts.get(each["cluster"])) is not None:
-                each["completions"] = part
-        if work.completed:
-            status["completed"] = work.completed
+    status |= _of_work(work, decision, workload, status["placements"])
     if decision.workload.delivered:
         status |= _footprint(placements, workload)
     if decision.workload.limits or workload.status.limits:
@@ -172,6 +167,20 @@ def _work(
     if work is None or work.total is None:
         return None
     return work.after(placements, [each.cluster for each in leaving], decision.pending)
+
+
+def _of_work(
+    work: Work | None, decision: Decision, workload: Workload, placements: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the fields of the work, and add its parts to the placements."""
+    if work is None:
+        return {"run": None} if workload.status.run else {}
+    for each in placements:
+        if (part := work.parts.get(each["cluster"])) is not None:
+            each["completions"] = part
+    known = work.completed or workload.status.completed
+    done = {"completed": work.completed} if known else {}
+    return {"run": decision.workload.run, **done}
 
 
 def _with_part(share: LeavingShare, work: Work) -> LeavingShare:
@@ -394,6 +403,7 @@ def _stored(
         "rebalanced": status.get("rebalanced", old.rebalanced) == old.rebalanced,
         "state": status.get("state", old.state) == old.state,
         "carried": "carried" not in status,
+        "run": status.get("run", old.run) == old.run,
     }
     return (
         status["observed"]["controller"] == old.observed.controller

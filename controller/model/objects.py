@@ -354,6 +354,8 @@ class WorkloadStatus(PluginFields, msgspec.Struct, frozen=True, rename="camel"):
     """The three above, packed by `controller.model.why` once the Workload is compiled."""
     completed: int = 0
     """The work done by shares that have left."""
+    run: str = ""
+    """Of which object the parts of the work are; empty of a release that wrote none."""
     limits: list[ClusterLimit] = []
     footprint: Footprint = Footprint()
     decision: DecisionReference = DecisionReference("")

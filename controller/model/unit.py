@@ -497,7 +497,7 @@ def _of_status(
     ended = _ended(status, stored, run, asked=0 if divided or each else asked) if run else _NOTHING
     present = {name: n for name, n in stored.items() if name not in ended} if ended else stored
     left = asked if each else _left(asked, ended)
-    work = work_of(workload, total, ended, gang=gang) if ends and not each else None
+    work = work_of(workload, total, ended, run=run, gang=gang) if ends and not each else None
     limited = divided or workload.spec.movement.unhealthy_seconds is not None
     return dict(  # noqa: C408 - names of fields, and no texts
         present=present,

@@ -94,9 +94,14 @@ def _divided(total: int, shares: Mapping[str, int], pending: int) -> dict[str, i
     return found
 
 
-def work_of(workload: Workload, total: int | None, ended: Mapping[str, int], *, gang: bool) -> Work:
+def work_of(
+    workload: Workload, total: int | None, ended: Mapping[str, int], *, run: str, gang: bool
+) -> Work:
+    """Return the work of that run; nothing of another one is divided or done for it."""
     status = workload.status
-    shares = status.clusters
+    if status.run not in ("", run):
+        return Work(total)
+    shares = [s for s in status.clusters if s.ended is None or s.ended.object in ("", run)]
     parts = {s.cluster: s.completions for s in status.placements if s.completions is not None}
     results = {s.name: s.ended.result for s in shares if s.ended is not None and s.name in ended}
     return Work(

@@ -270,6 +270,7 @@ class WorkloadStatus(Part, frozen=True):
     leaving: list[LeavingShare] = []
     ordinals: list[OrdinalRange] = []
     completed: int | None = None
+    run: str = ""
     displaced: list[DisplacedShare] = []
     rebalanced: str = ""
     carried: dict[str, str] | None = None

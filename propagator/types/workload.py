@@ -187,6 +187,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     leaving: list[LeavingShare] = []
     carried: dict[str, str] = {}
     ordinals: list[OrdinalRange] = []
+    run: str = ""
     overrides: msgspec.Raw = msgspec.Raw()
     """Decoded by `Workload.overrides`: a fault there spoils no other field."""
     clusters: list[dict[str, Any]] = []
@@ -399,8 +400,8 @@ class Workload(Object, frozen=True, dict=True):
 
     @cached_property
     def parts(self) -> dict[str, int]:
-        """Completions by cluster; empty if the work is not divided."""
-        if self.profile.ended is None:
+        """Completions by cluster; empty if the work is not divided, or that of another run is."""
+        if self.profile.ended is None or self.status.run not in ("", self.run):
             return {}
         given = ((share.cluster, share.completions) for share in self.status.placements)
         return {cluster: part for cluster, part in given if part is not None}
@@ -442,7 +443,9 @@ class Workload(Object, frozen=True, dict=True):
 
     @property
     def _divides_work(self) -> bool:
-        return bool(self.parts) or any(share.completions for share in self.status.leaving)
+        placed = any(share.completions is not None for share in self.status.placements)
+        divided = placed and self.profile.ended is not None
+        return divided or any(share.completions for share in self.status.leaving)
 
     @property
     def placements(self) -> dict[str, int]:

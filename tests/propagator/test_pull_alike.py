@@ -179,6 +179,23 @@ async def test_a_job_is_made_in_neither_mode_before_its_part_of_the_work_is_know
         await world.until(lambda: jobs(world) == {"m2": 2, "paris": 3})
 
 
+@pytest.mark.proves("KD19", "KD32")
+async def test_a_job_is_made_in_neither_mode_with_the_parts_of_the_run_before() -> None:
+    """The controller divides the work of an object of another name anew."""
+    world = PullWorld("m1", "m2")
+    async with world.propagating(), world.agent():
+        await ready(world)
+        world.put(WORKLOADS, job("Divided"))
+        parts = [{"cluster": n, "replicas": 2, "completions": 5} for n in ("m2", "paris")]
+        status: Json = {"placements": parts, "run": f"Job {SPACE}/before"}
+        world.hub.edit(WORKLOADS, "bill", {"status": status}, status=True)
+        await world.calm(10)
+        assert jobs(world) == {}
+        status = {"run": f"Job {SPACE}/bill"}
+        world.hub.edit(WORKLOADS, "bill", {"status": status}, status=True)
+        await world.until(lambda: jobs(world) == {"m2": 5, "paris": 5})
+
+
 @pytest.mark.proves("KD29")
 @pytest.mark.parametrize("member", ["m2", "paris"])
 async def test_a_job_that_has_ended_on_another_cluster_runs_in_neither_mode(member: str) -> None:

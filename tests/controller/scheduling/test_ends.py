@@ -356,3 +356,31 @@ async def test_of_a_work_queue_what_has_not_begun_goes_once_a_share_is_complete(
         await stage.until(lambda: stage.placed("bill") == {"m1": 1, "m2": 1})
         found = stage.hub.read(WORKLOADS, "bill")["status"]
         assert (found["desired"], found["pending"]) == (2, 0)
+
+
+@pytest.mark.proves("KD19", "KD32")
+@pytest.mark.parametrize("completions", [8, 12, 3])
+async def test_another_run_divides_its_own_work(completions: int) -> None:
+    """Of the last one m1 did two before it left, and nothing of that is done for this one."""
+    stage = Stage()
+    divided(stage, "m1", "m2", completions=8, replicas=2)
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("bill") == {"m1": 1, "m2": 1})
+        shows(stage, m1={"completed": 2}, m2={"scheduled": 1})
+        stage.cluster("m3")
+        taint(stage, "m1", DRAIN)
+        await stage.until(lambda: stage.placed("bill") == {"m2": 1, "m3": 1})
+        shows(stage, m1={"completed": 2, "state": "Leaving"}, m2={"scheduled": 1})
+        await stage.until(lambda: parts(stage) == {"m2": 4, "m3": 2})
+        report(stage, m2=END, m3=END)
+        await stage.calm(15)
+        change(stage, template=job("again", completions=completions))
+        await stage.calm(15)
+        given = parts(stage)
+        assert sum(each or 0 for each in given.values()) == completions, given
+        assert not stage.hub.read(WORKLOADS, "bill")["status"].get("completed")
+        assert stage.hub.read(WORKLOADS, "bill")["status"]["run"] == "Job shop/again"
+        change(stage, template=job("queue", completions=None))
+        await stage.calm(15)
+        assert set(parts(stage).values()) == {None}
+        assert "run" not in stage.hub.read(WORKLOADS, "bill")["status"]
