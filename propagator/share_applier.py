@@ -158,7 +158,9 @@ class ShareApplier:
         left = await self._pruned(session, share, also=also)
         refusals += left.refused.values()
         waits = [*left.waiting.values(), *pending]
-        if not (waits or workload.ended) and (ending := pods_of(session, main_of(workload))):
+        if not (waits or workload.ended) and session.counting:
+            waits.append(f"{session.name}: its pods have not been listed yet")
+        elif not (waits or workload.ended) and (ending := pods_of(session, main_of(workload))):
             what = "1 pod that ends is" if ending == 1 else f"{ending} pods that end are"
             waits.append(f"{session.name}: {what} not gone yet")
         if not self._inventory.asked(session, workload):

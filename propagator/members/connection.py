@@ -213,6 +213,11 @@ class Link:
         return self._pods.trusted
 
     @property
+    def counting(self) -> bool:
+        """Whether there may be pods that are not listed yet; not where the member forbids it."""
+        return not self.counted and self._pods.refused is None
+
+    @property
     def measured(self) -> bool:
         """Whether every node and pod is listed: otherwise, room would be overstated."""
         return self._nodes.trusted and self._pods.trusted

@@ -269,6 +269,11 @@ class MemberSession:
         labels = self._other_labels
         return self.link.pod_index.counts(labels.labelled(main), each=labels.size(main))
 
+    @property
+    def counting(self) -> bool:
+        """Whether there may be pods that are not listed yet: none of them is gone so far."""
+        return self.link is not None and self.link.counting
+
     def pod_labels(self, main: Main) -> set[PodLabels | None]:
         """Return the different labels of its observed pods, of any revision; None if not kept."""
         if self.link is None:

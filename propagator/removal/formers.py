@@ -57,6 +57,8 @@ class Formers:
         # Somebody may run a pod of a kind that begins some by the clock: that is none of a former.
         made_by = main.profile.made_by
         clocked = made_by is not None and made_by.named is Naming.NUMBER
+        if not clocked and session.counting:
+            return f"{session.name}: {main.kind} {main.name} waits until the pods there are listed"
         if not clocked and (pods := session.former_pods(main)):
             return f"{session.name}: {main.kind} {main.name} waits until {pods} pods are gone"
         return ""
