@@ -307,7 +307,7 @@ def _of_agent(session: PullSession, workload: Workload) -> ShareView:
         return UNKNOWN
     found = session.assignment(workload.uid)
     if found is None:
-        return Told({}) if session.name not in workload.sent else UNKNOWN
+        return UNKNOWN if session.holds(workload) else Told({})
     entry = entry_of(session, workload)
     if entry is None or not found.carried_out or found.status.counts is None:
         return UNKNOWN

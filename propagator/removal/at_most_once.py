@@ -88,19 +88,21 @@ class AtMostOnce:
     def _elsewhere(self, workload: Workload, main: Main, member: str) -> list[str]:
         """Return the other clusters that replicas leave, or where some that left may still run.
 
-        A cluster stays in the footprint until its pods are gone.
+        A cluster stays in the footprint until its pods are gone, and what a hub that was set back
+        has forgotten of the footprint shows there.
         """
         record, placed = record_of(workload), workload.placements
+        held = self._registry.holders(workload.uid) - placed.keys()
         others = (n for n in self._views.names() if n not in placed and n != member)
         forgotten = {name for name in others if self._may_be_forgotten(workload, main, name)}
-        if record.entries <= placed.keys():  # as mostly, also of a very wide Workload
+        if record.entries <= placed.keys() and not held:  # as mostly, also of a very wide one
             return sorted(forgotten | workload.leaving.keys() - {member})
-        sent = record.names(self._views.names) - placed.keys() - workload.leaving.keys()
+        sent = (record.names(self._views.names) | held) - placed.keys() - workload.leaving.keys()
         standing = (name for name in sent if self._may_stand(workload, main, name))
         return sorted({*forgotten, *workload.leaving, *standing} - {member})
 
     def _may_stand(self, workload: Workload, main: Main, name: str) -> bool:
-        """Whether something may run on a cluster that a Workload was sent to, and does not name.
+        """Whether something may run on a cluster that a Workload was sent to, and is not placed on.
 
         `leaving` does not list what a gang, or another scheduler, takes from there.
         """

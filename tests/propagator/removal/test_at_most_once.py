@@ -71,6 +71,7 @@ class Fleet:
                 get=self.session,
                 names=lambda: [n for n, each in self.members.items() if not each.elsewhere],
                 gave_up=self.given_up.__contains__,
+                holders=lambda _uid: {n for n in self.members if self.holds(n)},
             ),
             clusters=SimpleNamespace(
                 get=self.cluster, values=lambda: [self.cluster(("", n)) for n in self.members]
@@ -89,6 +90,10 @@ class Fleet:
         member = self.members[name]
         there = name not in self.missing | self.given_up
         return there and not (member.serves and member.listed)
+
+    def holds(self, name: str) -> bool:
+        member = self.members[name]
+        return member.serves and member.replicas is not None and not member.forgotten
 
     def cluster(self, key: Key) -> Any:
         if key[1] in self.missing:
@@ -357,6 +362,19 @@ def test_what_a_hub_that_was_set_back_has_forgotten_is_waited_for_until_a_person
     assert fleet.once().waiting(moving("Deployment", leaving=0, sent="new", new=2), "new") is None
 
 
+@pytest.mark.proves("M51")
+@pytest.mark.parametrize("kind", ["StatefulSet", "Job"])
+def test_what_stands_on_a_cluster_that_the_footprint_has_forgotten_is_waited_for(kind: str) -> None:
+    """A hub that was set back may know the Workload, and not that it was sent there."""
+    old = Member(replicas=2, pods=2)
+    fleet = Fleet({"old": old, "new": Member()}, kind=kind)
+    waits = fleet.once().waiting(moving(kind, leaving=0, sent="new", new=2), "new")
+    assert waits is not None
+    assert (waits.replicas, waits.clusters) == (0, ("old",))
+    old.replicas, old.pods = None, 0
+    assert fleet.once().waiting(moving(kind, leaving=0, sent="new", new=2), "new") is None
+
+
 class Two(OneShard):
     """This process holds shard 0; `old` is of shard 1."""
 
@@ -551,7 +569,8 @@ def test_what_left_without_a_word_may_run_until_it_is_seen_to_be_gone(
     fleet, workload = Fleet({"old": old, "new": Member()}), moving(leaving=0, new=3)
     waiting = fleet.once().waiting(workload, "new")
     assert (3 if waiting is None else waiting.replicas) == gets
-    assert fleet.once().waiting(moving(leaving=0, sent="", new=3), "new") is None
+    confirmed = fleet.once().waiting(moving(leaving=0, sent="", new=3), "new")
+    assert (confirmed is None) is (old.replicas is None), "an object there is seen in any case"
     spec = structs.replace(workload.spec, distribution="Duplicated")
     copies = structs.replace(workload, spec=spec)
     assert fleet.once().waiting(copies, "new") is None, "it stands in for no other"
