@@ -81,7 +81,7 @@ class Assigned:
             decided=math.inf if decided is None else decided,
             orphan=None if rules.forgotten else rules.on_delete == OnDelete.ORPHAN,
             left=rules.left,
-            told=WorkTold(rules.done, rules.part, rules.awaits_end),
+            told=WorkTold(rules.done, rules.part, rules.awaits_end, self.workload.run),
             forced=rules.forced,
             accepted=rules.accepted,
         )

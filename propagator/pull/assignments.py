@@ -35,6 +35,7 @@ from propagator.apply.render import ANNOTATION_CARRIED
 from propagator.errors import HubFault, Refused
 from propagator.hub.cluster_status import too_old
 from propagator.hub.workloads import HubWorkloads
+from propagator.members.pods import main_of
 from propagator.members.pulled import PullSession
 from propagator.orders import Share, ShareReport
 from propagator.outcome import DesiredShare, Outcome
@@ -74,7 +75,7 @@ class AssignmentWriter:
         if removes and not session.holds(share.workload):
             return ShareReport(Outcome(share.desired))
         applies, found = share.order is AssignmentOrder.APPLY, session.assignment(uid)
-        if applies and not _applied(found) and share.workload.starts_later(session.name):
+        if applies and share.workload.starts_later(session.name) and not _applied(found, share):
             return ShareReport(Outcome(share.desired))  # an agent knows of its own share alone
         if applies and _new(found) and (why := too_old(session)):
             raise Refused(PropagatedReason.PROPAGATING, why)
@@ -271,8 +272,10 @@ def _new(found: Assignment | None) -> bool:
     return found is None or found.spec.order == AssignmentOrder.OBSERVE
 
 
-def _applied(found: Assignment | None) -> bool:
-    return found is not None and found.spec.order == AssignmentOrder.APPLY
+def _applied(found: Assignment | None, share: Share) -> bool:
+    """Whether the main object is ordered already: one of another name is of another run."""
+    main = main_of(share.workload)
+    return (main.group, main.kind, main.namespace, main.name) in written_of(found)
 
 
 def _told(session: PullSession, share: Share) -> ShareReport:

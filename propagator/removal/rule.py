@@ -17,6 +17,7 @@ from enum import Enum
 
 from crds.fields.labels import KEEPS
 from crds.names import ANNOTATION_KEEP
+from machinery.kinds.templates import run_of
 from propagator.members.objects import (
     ManagedObject,
     Mark,
@@ -100,6 +101,8 @@ def granted(
         return Stays.KEPT
     if younger(found) or (hub_version_of(found) > decided and not former(found)):
         return Stays.YOUNGER
+    if told.run not in ("", run_of(found.kind, *found.metadata.key)):
+        told = NOTHING_TO_TELL
     if not told.covers(found.judged):
         return Stays.UNTOLD
     # Only what was looked at goes: it may do more, or end, until the removal arrives.

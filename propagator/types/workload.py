@@ -72,6 +72,8 @@ class WorkTold(NamedTuple):
     """The completions of the share; None: all of its object."""
     awaits_end: bool = False
     """Whether the end of the share counts for all clusters, and is not stored yet."""
+    run: str = ""
+    """Of which object that is (`run_of`); empty of any: the work of another run counts nowhere."""
 
     def matters(self, judged: Judged) -> bool:
         """Whether an object's work counts beyond its cluster."""
@@ -432,7 +434,7 @@ class Workload(Object, frozen=True, dict=True):
 
     def told(self, cluster: str) -> WorkTold:
         awaits_end = self.ends_whole and cluster not in self.ends
-        return WorkTold(self.known_done(cluster), self.part_of(cluster), awaits_end)
+        return WorkTold(self.known_done(cluster), self.part_of(cluster), awaits_end, self.run)
 
     def known_done(self, cluster: str) -> int | None:
         """Return how much of its work a share that left is stored to have done."""

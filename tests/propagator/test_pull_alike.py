@@ -153,9 +153,9 @@ def job(distribution: str) -> Json:
     return body
 
 
-def jobs(world: PullWorld) -> dict[str, int]:
-    """The completions of the Job on each member that has it."""
-    found = {n: m.objects["jobs"].get((SPACE, "bill")) for n, m in world.members.items()}
+def jobs(world: PullWorld, name: str = "bill") -> dict[str, int]:
+    """The completions of that Job on each member that has it."""
+    found = {n: m.objects["jobs"].get((SPACE, name)) for n, m in world.members.items()}
     return {name: each["spec"]["completions"] for name, each in found.items() if each}
 
 
@@ -194,6 +194,13 @@ async def test_a_job_is_made_in_neither_mode_with_the_parts_of_the_run_before() 
         status = {"run": f"Job {SPACE}/bill"}
         world.hub.edit(WORKLOADS, "bill", {"status": status}, status=True)
         await world.until(lambda: jobs(world) == {"m2": 5, "paris": 5})
+        named = {"spec": {"template": {"metadata": {"name": "again"}}}}
+        world.hub.edit(WORKLOADS, "bill", named)
+        await world.calm(10)
+        assert jobs(world, "again") == {}
+        status = {"run": f"Job {SPACE}/again"}
+        world.hub.edit(WORKLOADS, "bill", {"status": status}, status=True)
+        await world.until(lambda: jobs(world, "again") == {"m2": 5, "paris": 5})
 
 
 @pytest.mark.proves("KD29")

@@ -95,6 +95,25 @@ def test_a_job_that_ended_while_it_leaves_goes_once_the_hub_knows_its_end(
     assert grant is Stays.UNTOLD or grant.version == ("7" if untold else "")
 
 
+@pytest.mark.proves("KD29", "KD32")
+@pytest.mark.parametrize(("name", "goes"), [("bill", False), ("again", True)])
+def test_a_job_of_another_run_waits_for_nobody_to_know_its_work(name: str, *, goes: bool) -> None:
+    """No cluster goes on with it, and the hub stores nothing of it any more."""
+    jobs, mark = Resource("batch", "v1", "jobs", "Job"), Mark("r1", "c1")
+    meta = {"name": "bill", "namespace": "shop", "uid": "o", "resourceVersion": "7"}
+    status = {"succeeded": 5, "conditions": [{"type": "Complete", "status": "True"}]}
+    grant = granted(
+        managed(jobs, {"metadata": meta, "spec": {"completions": 5}, "status": status}),
+        "w",
+        mark=mark,
+        ended=False,
+        decided=math.inf,
+        registered=lambda _: False,
+        told=WorkTold(done=2, awaits_end=True, run=f"Job shop/{name}"),
+    )
+    assert isinstance(grant, Grant) is goes
+
+
 @given(
     kind=kinds,
     theirs=marks,
