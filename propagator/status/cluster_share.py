@@ -363,6 +363,9 @@ def _reason(seen: ObservedShare, word: Word, before: Mapping[str, Any]) -> str |
         return PropagatedReason.CLUSTER_UNREACHABLE.value
     if word is Word.STANDS:
         return before.get("reason")
+    if seen.leaving and seen.outcome is None:  # not looked at in this term, or about to go
+        stays = PropagatedReason.PROPAGATING.value
+        return stays if before.get("reason") == stays else None
     reason = seen.outcome.reason if word is Word.KNOWN and seen.outcome is not None else None
     return None if reason is None else reason.value
 

@@ -462,6 +462,8 @@ def test_a_share_that_left_the_placements_says_that_it_stays_and_why(
     share, status = told(leaves, RAN)
     assert (share.entry["state"], share.entry["message"]) == ("Leaving", message)
     assert propagated(status)["reason"] == "Propagating"
+    _, after_a_restart = told(replace(leaves, outcome=None), share.entry)
+    assert propagated(after_a_restart)["reason"] == "Propagating", "it stays for the same reason"
 
 
 @pytest.mark.proves("R5")
