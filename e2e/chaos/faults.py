@@ -330,6 +330,7 @@ class Faults:
 
             await insist(back)
             self._say("the hub was set back")
+            self.backs += 1
             for _ in range(2):  # to the number and the terms of then
                 self._stage.log_of_writes.shared_out()
             for member in MEMBERS:
@@ -342,7 +343,6 @@ class Faults:
             await asyncio.sleep(self._chance.uniform(1, 5))
             await self._churn.again()
         self.forgot = asyncio.get_running_loop().time()
-        self.backs += 1
         self._say("all that the hub had forgotten is asked for again")
         self._free(subjects)
 
