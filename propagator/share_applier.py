@@ -31,7 +31,7 @@ from propagator.members.inventory import (
     id_on_member,
     main_object,
     owned,
-    pods_of,
+    pods_left,
 )
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import main_of
@@ -160,7 +160,7 @@ class ShareApplier:
         waits = [*left.waiting.values(), *pending]
         if not (waits or workload.ended) and session.counting:
             waits.append(f"{session.name}: its pods have not been listed yet")
-        elif not (waits or workload.ended) and (ending := pods_of(session, main_of(workload))):
+        elif not (waits or workload.ended) and (ending := pods_left(session, workload)):
             what = "1 pod that ends is" if ending == 1 else f"{ending} pods that end are"
             waits.append(f"{session.name}: {what} not gone yet")
         if not self._inventory.asked(session, workload):

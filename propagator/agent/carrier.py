@@ -147,6 +147,7 @@ class Carrier:
             inventory=self._inventory,
             revisions=Revisions(context.hub, context.shares),
             refusals=self._refusals.told,
+            tells=True,
         )
 
     def begin(self) -> None:

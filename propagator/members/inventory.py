@@ -106,6 +106,17 @@ def pods_of(session: MemberSession | None, main: Main) -> int:
     return counts.current if counts is not None else 0
 
 
+def pods_left(session: MemberSession | None, workload: Workload) -> int:
+    """As `pods_of`; of what runs at most once with the pods that former main objects made."""
+    main = main_of(workload)
+    return pods_of(session, main) + (former_pods(session, main) if workload.at_most_once else 0)
+
+
+def former_pods(session: MemberSession | None, main: Main) -> int:
+    # Somebody may run a pod of a kind that begins some by the clock: that is none of a former.
+    return session.former_pods(main) if session is not None and not main.clocked else 0
+
+
 def formers(session: MemberSession, workload: Workload) -> list[tuple[Resource, ManagedObject]]:
     """Return objects that may run pods and are no longer in the spec."""
     held = set(workload.ids())

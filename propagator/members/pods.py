@@ -67,6 +67,12 @@ class Main(NamedTuple):
     def profile(self) -> Profile:
         return ALONE if self.parts else known_kind(self.group, self.kind)
 
+    @property
+    def clocked(self) -> bool:
+        """Whether its controller makes what runs by the clock."""
+        made_by = self.profile.made_by
+        return made_by is not None and made_by.named is Naming.NUMBER
+
 
 def claim_of(meta: Meta) -> PodClaim | None:
     """None without a Workload's label, unless the controller may be a main object."""

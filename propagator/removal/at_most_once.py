@@ -23,7 +23,14 @@ from propagator.hub.workload_metadata import record_of
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
-from propagator.members.inventory import OwnedObjects, formers, main_object, owned, pods_of
+from propagator.members.inventory import (
+    OwnedObjects,
+    former_pods,
+    formers,
+    main_object,
+    owned,
+    pods_left,
+)
 from propagator.members.objects import ManagedObject, owners
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
@@ -108,7 +115,7 @@ class AtMostOnce:
         """
         session = self._registry.get(name)
         serves = session is not None and _serves(session)
-        if serves and pods_of(session, main):
+        if serves and pods_left(session, workload):
             return True
         if workload.duplicated:
             return False
@@ -280,6 +287,7 @@ class AtMostOnce:
         # What it ran there under another name or of another kind counts as well.
         former = (each.replicas for _, each in formers(session, workload))
         before = sum(1 if replicas is None else replicas for replicas in former)
+        before = max(before, former_pods(session, main))
         if not placed and (old := self._forgotten(workload, main, name)) is not None:
             before += 1 if old.replicas is None else old.replicas
         asked = found.replicas if found is not None else 0

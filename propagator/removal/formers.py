@@ -13,11 +13,17 @@ from typing import TypeAlias
 
 from crds.fields.shares import ShareHealth
 from machinery.api.resources import group_of
-from machinery.kinds.profile import Naming, Profile
+from machinery.kinds.profile import Profile
 from machinery.kinds.readiness import counts_of
 from machinery.kinds.table import known_kind, profile_of
 from propagator.errors import Refused
-from propagator.members.inventory import formers, id_on_member, main_object, owned
+from propagator.members.inventory import (
+    former_pods,
+    formers,
+    id_on_member,
+    main_object,
+    owned,
+)
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
@@ -54,12 +60,9 @@ class Formers:
                 await self._remove(session, workload, found, decided)
         if waits or main_object(main, owned(session, main.uid)) is not None:
             return waits
-        # Somebody may run a pod of a kind that begins some by the clock: that is none of a former.
-        made_by = main.profile.made_by
-        clocked = made_by is not None and made_by.named is Naming.NUMBER
-        if not clocked and session.counting:
+        if session.counting and not main.clocked:
             return f"{session.name}: {main.kind} {main.name} waits until the pods there are listed"
-        if not clocked and (pods := session.former_pods(main)):
+        if pods := former_pods(session, main):
             return f"{session.name}: {main.kind} {main.name} waits until {pods} pods are gone"
         return ""
 

@@ -28,11 +28,12 @@ from propagator.members.health import Contact
 from propagator.members.inventory import (
     Owned,
     OwnedObjects,
+    former_pods,
     formers,
     last_seen,
     main_object,
     owned,
-    pods_of,
+    pods_left,
     seen_end,
 )
 from propagator.members.objects import ManagedObject
@@ -72,7 +73,10 @@ class Survey:
         revisions: Revisions,
         left: LeftObjects = lambda *_: [],
         refusals: Refusals = lambda *_: NOTHING_TOLD,
+        tells: bool = False,
     ) -> None:
+        """`tells`: another process goes by what is seen here, as of an agent."""
+        self._tells = tells
         self._left = left
         self._refusals = refusals
         self._revisions = revisions
@@ -87,7 +91,6 @@ class Survey:
     ) -> AsyncIterator[ObservedShare]:
         """Yield every cluster to report, by name. `outcomes`: of the last syncs, by cluster."""
         strangers = []
-        main = main_of(workload)
         holders = self._inventory.holders(workload.uid)
         sent = record_of(workload).names(self._views.names)
         # Completions stay until the controller has counted them.
@@ -107,7 +110,7 @@ class Survey:
             known = name in workload.placements or name in holders
             spoken_of = known or name in works or name in told
             may_have = spoken_of or self._inventory.may_hold(workload, name)
-            if not (may_have or pods_of(self._registry.get(name), main)):
+            if not (may_have or pods_left(self._registry.get(name), workload)):
                 continue
             strange = name not in renamed and self._is_stranger(name)
             if strange and name not in workload.ends:
@@ -335,10 +338,11 @@ class Survey:
         return replace(seen, events=self._refusals(workload, name, main, missing))
 
     def _former(self, session: MemberSession, workload: Workload) -> int:
-        if not (workload.at_most_once and self._views.divided(workload)):
+        if not (workload.at_most_once and (self._tells or self._views.divided(workload))):
             return 0
         asked = (each.replicas for _, each in formers(session, workload))
-        return sum(1 if replicas is None else replicas for replicas in asked)
+        before = sum(1 if replicas is None else replicas for replicas in asked)
+        return max(before, former_pods(session, main_of(workload)))
 
     def _to_take_over(self, session: MemberSession, workload: Workload) -> bool:
         if not (workload.at_most_once and self._views.divided(workload) and session.link):

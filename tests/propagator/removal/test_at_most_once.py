@@ -36,6 +36,8 @@ class Member:
     replicas: int | None = None
     """Of its object; None: there is none."""
     pods: int | None = 0
+    former_pods: int = 0
+    """Those that an object of another name made."""
     serves: bool = True
     connecting: bool = False
     tainted: bool = False
@@ -119,6 +121,7 @@ class Fleet:
             contact=Contact.CONNECTING if member.connecting else contact,
             link=SimpleNamespace(watches=watches),
             pod_counts=lambda _main: counts,
+            former_pods=lambda _main: member.former_pods,
             owners={"u": ("shop", "web")},
         )
 
