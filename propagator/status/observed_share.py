@@ -93,8 +93,8 @@ def facts_of(seen: ObservedShare, readiness: Readiness, *, known: bool) -> dict[
     # Unset instead of 0: most kinds never end, and a status has thousands of shares.
     facts["succeeded"] = readiness.succeeded or None
     facts["failed"] = readiness.failed or None
-    if seen.main is not None or seen.last is not None:
-        facts["completed"] = _completed(seen)
+    if seen.main is not None or seen.last is not None or not seen.leaving:
+        facts["completed"] = _completed(seen)  # of a placed share that is yet to be made: none
     if seen.pods is not None:
         facts |= _waiting(seen, seen.pods)
         if seen.pods.scheduled is not None:

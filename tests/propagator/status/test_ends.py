@@ -117,6 +117,9 @@ def test_what_a_share_that_leaves_has_done_is_told_until_its_object_is_gone_and_
     gone = leaving(there, last=some.judged, pods=none)
     assert (gone["completed"], gone["current"], gone["state"]) == (2, 0, "Leaving")
     assert leaving(gone, pods=none)["completed"] == 2
+    desired = DesiredShare("u1", 1, 1)
+    again = ObservedShare(name="m1", desired=desired, leaving=False, contact=Contact.SERVING)
+    assert "completed" not in share_of(again, JOB, gone, said=0).entry, "it is yet to be made"
 
 
 @pytest.mark.proves("KD19")
