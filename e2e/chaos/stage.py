@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-import re
 import signal
 import sys
-from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
@@ -49,7 +47,6 @@ from stowage.playground.cluster import Cluster
 from stowage.playground.controlplanes import ControlPlanes
 from stowage.playground.local import load_planes
 from stowage.playground.processes import Process
-from stowage.playground.roles import listening
 from stowage.setup.holders import standing
 from stowage.toolchain import binaries
 from tests.relay import Relay
@@ -66,8 +63,6 @@ profiles:
 """
 """Members that do not answer are left within the time that faults stand. No gang has a turn: on a
 slow machine one would wait long enough, and keep room that another one is judged by."""
-_BEGIN_SECONDS = 60.0
-"""The longest wait for a process that begins to listen."""
 _tokens = itertools.count(1)
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 _VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
@@ -139,33 +134,13 @@ class ChaosStage:
         path = self.processes[instance].log
         return path.read_text(errors="replace") if path.exists() else ""
 
-    async def member_writes(self) -> float:
+    def member_writes(self) -> list[str]:
         """Return the writes that members accepted from all processes since these started.
 
-        Where members log their writes, without those of Leases.
+        Those of Leases are none of them.
         """
-        if self.log_of_writes.kept:
-            pids = {each.pid() for each in self.processes.values()}
-            return sum(each.pid in pids for each in self.log_of_writes.read())
-        return sum([await self._member_writes(name) for name in self.processes])
-
-    async def _member_writes(self, instance: str) -> float:
-        reader, writer = await self._connection(instance)
-        writer.write(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
-        text = (await reader.read()).decode()
-        writer.close()
-        done = r'code="2..",verb="(?:POST|PUT|PATCH|DELETE)"'
-        samples = re.findall(rf"stowage_api_requests_total\{{(.*{done})\}} (.*)", text)
-        return sum(float(value) for labels, value in samples if 'client="hub"' not in labels)
-
-    async def _connection(self, instance: str) -> tuple[StreamReader, StreamWriter]:
-        """Connect to a process, which may have begun just now: its log has the port before."""
-        async with asyncio.timeout(_BEGIN_SECONDS):
-            while True:
-                with suppress(OSError):
-                    port = listening(self.processes[instance].log)
-                    return await asyncio.open_connection("127.0.0.1", port)
-                await asyncio.sleep(0.1)
+        pids = {each.pid() for each in self.processes.values()}
+        return [each.what for each in self.log_of_writes.read() if each.pid in pids]
 
     def _process(self, instance: str) -> Process:
         role = instance.partition("-")[0]
@@ -508,8 +483,8 @@ async def _at_work(stage: ChaosStage) -> ChaosStage:
             with suppress(AlreadyExists):
                 await stage.members[member].create(wishes.DEFINITIONS, each)
         await (stage.register if member in stage.pushed else stage._deregister)(member)
+    await asyncio.to_thread(stage.log_writes)
     if stage.shards > 1 or stage.pulled:
-        await asyncio.to_thread(stage.log_writes)
         await stage.share_out(stage.shards)
     for instance in stage.instances:
         stage.run(instance)

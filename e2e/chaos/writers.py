@@ -56,10 +56,6 @@ class WriteLog:
         self._logs: dict[str, Path] = {}
         self.changes: list[float] = []
 
-    @property
-    def kept(self) -> bool:
-        return bool(self._logs)
-
     def flags(self, member: str) -> tuple[str, ...]:
         """Return the flags by which that member's API server logs each write."""
         policy = {
