@@ -9,9 +9,10 @@ keeps a good token.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -45,11 +46,12 @@ from machinery.config.kubeconfig import Connection, parse_kubeconfig
 from machinery.errors import ApiError, ConfigurationError, KubeconfigError, NotFound, StowageError
 from machinery.tasks import patiently
 from machinery.types import conditions
+from machinery.types.bounds import NAME, clean
 from propagator.credentials import credentials
 from propagator.credentials.accounts import MEMBER_ACCOUNT
 from propagator.credentials.credentials import Rights, credentials_of
 from propagator.credentials.tokens import kubeconfig
-from propagator.members.hub_lease import HUB_LEASE
+from propagator.members.hub_lease import AGENT_MARK, HELD_SECONDS, HUB_LEASE
 from propagator.members.pulled import SILENT_SECONDS
 from stowage.console.words import some
 from stowage.following import Stored, following
@@ -182,7 +184,8 @@ async def _join_pull(hub: ApiClient, plan: Join, how: Pull, say: Say) -> None:
             pod_security=plan.pod_security,
         )
         await member_side.make(member, made, _of(plan.name, say))
-    await _agent_holds(hub, plan.name, [invited.namespace], holds=True)
+        more = partial(_held_there, member, plan.namespace, _of(plan.name, say))
+        await _agent_holds(hub, plan.name, [invited.namespace], holds=True, more=more)
     await _ready(hub, plan.name, say)
     await member_side.remove(hub, SECRETS, plan.name, namespace=plan.namespace, say=_of("hub", say))
     await hub.merge_patch(MEMBER_CLUSTERS, plan.name, {"spec": {"secretRef": None}})
@@ -242,12 +245,39 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
     say(f"{plan.name}: {OPEN_WATCHES}")
 
 
+async def _held_there(member: ApiClient, home: str, say: Say) -> float:
+    """Return for how many more seconds the agent waits for a propagator that serves the member.
+
+    One that lost its term in the moment of the switch has not let go of its Lease there. Each
+    agent that begins waits for all of that time.
+    """
+    spec = (await member.find(LEASES, HUB_LEASE, namespace=home) or {}).get("spec") or {}
+    holder = clean(str(spec.get("holderIdentity") or ""), NAME)
+    if not holder or f" {AGENT_MARK}" in holder:
+        return 0.0
+    say(
+        f"waits up to {HELD_SECONDS} s more, as {holder} has not let go of the Lease "
+        f"{home}/{HUB_LEASE}: the agent takes it once it was unchanged for so long"
+    )
+    return HELD_SECONDS
+
+
+async def _nothing_more() -> float:
+    return 0.0
+
+
 async def _agent_holds(
-    hub: ApiClient, name: str, namespaces: Sequence[str], *, holds: bool
+    hub: ApiClient,
+    name: str,
+    namespaces: Sequence[str],
+    *,
+    holds: bool,
+    more: Callable[[], Awaitable[float]] = _nothing_more,
 ) -> None:
     """Return when the agent has the member, or has let go of it.
 
-    Ready may still be what it was in the other mode. A Lease that nobody renews is not held.
+    Ready may still be what it was in the other mode. A Lease that nobody renews is not held. `more`
+    is asked for how many seconds to go on when READY_SECONDS have passed.
     """
     clock = SystemClock()
     seen: dict[str, tuple[str, float]] = {}
@@ -266,10 +296,13 @@ async def _agent_holds(
         told = f"its agent has {'not connected' if holds else 'the member'}"
         return "" if any([await held(each) for each in namespaces]) is holds else told
 
-    if last := await patiently(missing, seconds=READY_SECONDS, every=0.5, clock=clock):
+    last, waited = await patiently(missing, seconds=READY_SECONDS, every=0.5, clock=clock), 0.0
+    if last and (waited := await more()):
+        last = await patiently(missing, seconds=waited, every=0.5, clock=clock)
+    if last:
         raise StowageError(
-            f"{name}: after {READY_SECONDS:.0f} s {last}: see the logs of {AGENT} there. The same "
-            "command goes on from there"
+            f"{name}: after {READY_SECONDS + waited:.0f} s {last}: see the logs of {AGENT} there. "
+            "The same command goes on from there"
         )
 
 

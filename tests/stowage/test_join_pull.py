@@ -11,6 +11,8 @@ import pytest
 from crds.names import AGENT, AGENT_LEASE, SYSTEM_NAMESPACE
 from machinery.api.resources import LEASES
 from machinery.clock import SystemClock
+from machinery.errors import StowageError
+from propagator.members.hub_lease import HUB_LEASE
 from stowage.playground.processes import Process
 from stowage.setup import join
 from tests.memoryhub import MemoryHub
@@ -53,6 +55,36 @@ async def test_the_lease_of_an_agent_that_died_is_not_waited_for(monkeypatch):
     hub.put(LEASES, {"apiVersion": LEASES.api_version, "metadata": meta, "spec": spec})
     await join._agent_holds(hub, "paris", [meta["namespace"]], holds=True)
     await join._agent_holds(hub, "paris", [meta["namespace"]], holds=False)
+
+
+@pytest.mark.parametrize("holder", ["u https://hub propagator-a", "u https://hub agent/a", ""])
+async def test_a_lease_that_a_propagator_has_left_behind_is_waited_for(monkeypatch, holder):
+    """It lost its term while it was to let go, and each agent that begins waits for all that time.
+
+    Of an agent, or without a holder, nothing more is waited for.
+    """
+    monkeypatch.setattr(join, "READY_SECONDS", 0.1)
+    hub, member, said = MemoryHub(clock=SystemClock()), MemoryHub(clock=SystemClock()), []
+    lease = {"apiVersion": LEASES.api_version, "spec": {"holderIdentity": holder}}
+    member.put(LEASES, {**lease, "metadata": {"name": HUB_LEASE, "namespace": SYSTEM_NAMESPACE}})
+    space = "stowage-member-paris-x7k2p"
+
+    async def more():
+        seconds = await join._held_there(member, SYSTEM_NAMESPACE, said.append)
+        if seconds:
+            meta = {"name": AGENT_LEASE, "namespace": space}
+            spec = {"holderIdentity": "agent-1", "renewTime": "2026-01-02T03:04:05.000000Z"}
+            hub.put(LEASES, {"apiVersion": LEASES.api_version, "metadata": meta, "spec": spec})
+        return seconds
+
+    waits = join._agent_holds(hub, "paris", [space], holds=True, more=more)
+    if "propagator" in holder:
+        await waits
+        assert "300 s more, as u https://hub propagator-a has not let go" in said[0]
+    else:
+        with pytest.raises(StowageError, match="its agent has not connected"):
+            await waits
+        assert not said
 
 
 @pytest.mark.long
