@@ -762,3 +762,11 @@ async def test_writes_that_undo_each_other_are_told_step_by_step() -> None:
     there, back = seen["hub", "Workload", *KEY]
     assert ".status.message: None → on its way" in there
     assert ".status.message: on its way → None" in back
+
+
+def test_what_a_process_wrote_when_it_was_killed_is_no_fault() -> None:
+    one = '{"time": "2026-12-01T11:23:34Z", "level": "info", "logger": "machinery", '
+    two = '{"time": "2026-12-01T11:23:47Z", "level": "LEVEL", "message": "listening"}'
+    assert promises.log_faults(one + two.replace("LEVEL", "info")) == []
+    assert len(promises.log_faults(one + two.replace("LEVEL", "error"))) == 1
+    assert len(promises.log_faults(f"{one}\nTraceback (most recent call last):")) == 2

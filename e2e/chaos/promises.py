@@ -558,10 +558,16 @@ def _key(found: Mapping[str, Any]) -> Key:
     return found["metadata"]["namespace"], found["metadata"]["name"]
 
 
+_LINE = '{"time": '
+"""How each line of a log begins."""
+
+
 def log_faults(text: str) -> list[str]:
     """Return lines of a process's log that show a bug: an unexpected exception."""
     bad = []
-    for line in text.splitlines():
+    for written in text.splitlines():
+        # A process that was killed while it wrote has left the beginning of a line.
+        line = written[max(written.rfind(_LINE), 0) :]
         with suppress(ValueError):
             said = json.loads(line)
             if said.get("level") in ("error", "critical"):
