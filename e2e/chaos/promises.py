@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any
 
 from crds.names import LABEL_MANAGED, OWNER_PREFIX
+from crds.workload import PropagatedReason
 from e2e.chaos import judgement, wishes
 from e2e.chaos.churn import Churn
 from e2e.chaos.judgement import disagreements, over_quota, placed
@@ -466,10 +467,16 @@ def _claim(key: Key) -> tuple[str, str, str]:
 
 
 async def empty(stage: ChaosStage) -> None:
-    """Raise Broken with each Workload and object of ours that is left."""
-    left = [_key(w) for w in await stage.lists("hub", "wl")]
-    if left:
-        raise Broken(f"Workloads that do not go: {left}")
+    """Raise Broken with each Workload and object of ours that is left.
+
+    Workloads of a long run are old enough for their deletion to wait for a person, who confirms it.
+    """
+    if left := await stage.lists("hub", "wl"):
+        for each in left:
+            said = each.get("status", {}).get("conditions", ())
+            if any(c.get("reason") == PropagatedReason.DELETION_HELD for c in said):
+                await stage.confirm_deletion(_key(each))
+        raise Broken(f"Workloads that do not go: {[_key(each) for each in left]}")
     for member in MEMBERS:
         objects = await _managed(stage, member)
         if objects:

@@ -19,8 +19,10 @@ from typing import Any
 
 from crds.names import (
     AGENT,
+    ANNOTATION_DELETION,
     ANNOTATION_SWEEP,
     ANNOTATION_UNJOIN,
+    CONFIRMED,
     GIVEN_UP,
     LABEL_REGISTER,
     RENAMED,
@@ -43,6 +45,7 @@ from machinery.api.resources import (
 )
 from machinery.config.kubeconfig import parse_kubeconfig
 from machinery.errors import AlreadyExists, ConfigurationError, NotFound, TransportError
+from machinery.types.metadata import Key
 from stowage.playground.cluster import Cluster
 from stowage.playground.controlplanes import ControlPlanes
 from stowage.playground.local import load_planes
@@ -292,6 +295,12 @@ class ChaosStage:
         """
         named = {"annotations": {ANNOTATION_SWEEP: ",".join(sorted(held))}}
         await self.hub.merge_patch(MEMBER_CLUSTERS, member, {"metadata": named})
+
+    async def confirm_deletion(self, key: Key) -> None:
+        """Let a deleted Workload go that waits for a person, as `stowage sweep --confirm` does."""
+        confirmed = {"metadata": {"annotations": {ANNOTATION_DELETION: CONFIRMED}}}
+        with suppress(NotFound):
+            await self.hub.merge_patch(WORKLOADS, key[1], confirmed, namespace=key[0])
 
     async def served(self, name: str, *, seconds: float) -> None:
         """Return when that MemberCluster is Ready, or after that time."""
