@@ -51,9 +51,10 @@ def test_an_entry_is_not_written_anew_for_another_version_of_the_capacity() -> N
     assert then.told["capacityVersion"] == 9
 
 
-@pytest.mark.proves("PL31", "SC27")
-@pytest.mark.parametrize("contact", [Contact.CONNECTING, Contact.AWAY])
+@pytest.mark.proves("KD29", "PL31", "SC27")
+@pytest.mark.parametrize("contact", [Contact.CONNECTING, Contact.AWAY, Contact.SERVING])
 def test_a_share_that_has_ended_stays_so_while_its_agent_tells_nothing(contact: Contact) -> None:
+    """Also of a member that has just come into mode Pull: its Job was removed, and ran again."""
     ended = {"result": "Succeeded", "object": "Job shop/bill", "message": "", "time": ""}
     stored = {"name": "paris", "replicas": 2, "state": "Complete", "message": "", "ended": ended}
     found = told_by_agent(session(contact, version=5), workload(stored), None, stored, 1)
