@@ -61,8 +61,7 @@ def told_by_agent(
         return ToldShare(before, before)  # an agent that has begun does not know its end yet
     entry = entry or {"name": name, "replicas": desired.replicas, **_NOTHING}
     found = session.assignment(workload.uid)
-    if outcome is not None and outcome.desired != desired:
-        outcome = None
+    outcome = outcome if outcome is not None and outcome.desired == desired else None
     current = outcome is not None and found is not None and found.carried_out
     if not current:
         _keep(entry, before)
