@@ -144,8 +144,21 @@ class Gates:
         return group is not None and member in group.retained(workload.uid)
 
     def removal_pending(self, workload: Workload, member: str) -> bool:
+        if self._unread() is not None:
+            return False
         leaves = self._leaves_of(workload)
-        return leaves is not None and member not in leaves.clean and self._unread() is None
+        pending = leaves is not None and member not in leaves.clean
+        return pending or self._left_behind(workload, member)
+
+    def _left_behind(self, workload: Workload, member: str) -> bool:
+        """Whether replicas there are of an attempt that was taken back while it was no member.
+
+        Nothing of a gang that has not run yet is kept, beyond what ran before it.
+        """
+        group = self._group_of(workload)
+        if group is None or group.open or group.closed or group.ran or workload.placements:
+            return False
+        return workload.uid in group.released and member not in group.retained(workload.uid)
 
     def note_clean(self, workload: Workload, member: str) -> None:
         """What a closed gate required is removed there."""

@@ -362,6 +362,19 @@ async def test_a_process_that_starts_while_a_group_is_closed_knows_who_has_to_le
 
 
 @pytest.mark.proves("G24")
+async def test_what_an_attempt_left_on_a_cluster_that_comes_back_later_has_to_leave(hub: Hub):
+    """It was no member while the gate was closed, and nobody knows of that any more."""
+    hub.listed()
+    hub.group(decisions=entry("a", m1=1), retained={"u-b": {"m1": 1}})
+    assert hub.gates.removal_pending(hub.place("a"), "m1")
+    assert not hub.gates.removal_pending(hub.place("a", m2=1), "m1"), "it is placed again"
+    assert not hub.gates.removal_pending(hub.place("b"), "m1"), "it ran before the gang"
+    assert not hub.gates.removal_pending(hub.place("c"), "m1"), "it was never released"
+    hub.group(decisions=entry("a", m1=1), quorumTime=QUORUM)
+    assert not hub.gates.removal_pending(hub.place("a"), "m1"), "the gang has run"
+
+
+@pytest.mark.proves("G24")
 async def test_a_gang_starts_from_its_open_gate_until_its_quorum_has_run(hub: Hub):
     await gang(hub)
     assert not hub.gates.starting(hub.seen("a"))
