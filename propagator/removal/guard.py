@@ -261,8 +261,11 @@ class Guard:
             return _NOTHING
         session = view.session
         found = main_object(main, owned(session, main.uid))
-        if found is None or found.replicas is None:
+        if found is None or (found.replicas is None and own):
             return _NOTHING
+        if found.replicas is None:  # of a kind that nobody has described: all of it or none
+            known = counts_of(found.judged, workload.shares.get(member, 0))
+            return _Seen(0, known.ready, known.lasting)
         readiness = counts_of(found.judged, found.replicas)
         lasting = readiness.lasting
         replaced = readiness.ready - lasting

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from machinery.api.resources import Resource
 from machinery.errors import Unreachable
 from machinery.types.metadata import Key
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject, managed
 from propagator.members.pod_index import Availability, PodCounts
-from propagator.members.views import UNKNOWN, Told
+from propagator.members.views import UNKNOWN, Live, Told
 from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.disruptions import Allowed
 from propagator.removal.guard import COUNT_SECONDS, Guard, least
@@ -257,6 +258,48 @@ async def test_a_share_of_an_agent_counts_others_alone_before_its_order_is_carri
     once = AtMostOnce(context, workloads=lists, inventory=lists)
     guard = Guard(context, inventory=lists, once=once)
     assert await guard.kept(placed(m1=2, m2=1, m3=1), "m3") is None
+
+
+@pytest.mark.proves("M8")
+@pytest.mark.parametrize(("ready", "kept"), [(True, None), (False, 2)])
+async def test_what_nobody_has_described_stands_in_for_others_once_it_is_ready(
+    *, ready: bool, kept: int | None
+) -> None:
+    """An agent tells the number that it was ordered, and another member shows none."""
+    widgets = Resource("example.com", "v1", "widgets", "Widget")
+    said = [{"type": "Ready", "status": str(ready)}]
+    meta = {"namespace": "shop", "name": "web", "uid": "w"}
+    body = {"metadata": meta, "spec": {"replicas": 2}, "status": {"conditions": said}}
+    watches = SimpleNamespace(owned=lambda _uid: [(widgets, managed(widgets, body))])
+    link = SimpleNamespace(watches=watches)
+    live: Any = _Session(contact=Contact.SERVING, link=link)
+    own = Told({"replicas": 1, "asked": 2, "ready": 2})
+    seen: Any = SimpleNamespace(
+        of=lambda _workload, name: Live(live) if name == "m1" else own,
+        own=lambda _workload, _name: own,
+        pulled=lambda name: own if name == "m3" else None,
+    )
+
+    class Agents(Context):
+        views = seen
+
+    registry = SimpleNamespace(on_change=lambda _: None, get=lambda _: live)
+    clusters = SimpleNamespace(add_handler=lambda _: None, get=lambda _: None)
+    context: Any = Agents(clock=FakeClock(), registry=registry, clusters=clusters)
+    lists: Any = SimpleNamespace(asked=lambda *_: True)
+    once = AtMostOnce(context, workloads=lists, inventory=lists)
+    guard = Guard(context, inventory=lists, once=once)
+    template = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "web"}}
+    placements = [{"cluster": "m1", "replicas": 2}, {"cluster": "m3", "replicas": 1}]
+    workload = workload_of(
+        {
+            "metadata": {"namespace": "shop", "name": "web", "uid": "u", "resourceVersion": "7"},
+            "spec": {"template": template, "replicasPath": "spec.replicas"},
+            "status": {"placements": placements},
+        }
+    )
+    found = await guard.kept(workload, "m3")
+    assert (found and found.replicas) == kept
 
 
 @pytest.mark.proves("M10")
