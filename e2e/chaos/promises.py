@@ -60,12 +60,12 @@ async def quiet(stage: ChaosStage) -> None:
     """Raise Broken if an object is still written though nothing changes."""
 
     async def same() -> None:
-        before, writes = await _written(stage), len(stage.member_writes())
+        before, writes = await _written(stage), Counter(stage.member_writes())
         await asyncio.sleep(_QUIET_SECONDS)
         moved = _differing(before, await _written(stage))
-        written = stage.member_writes()[writes:]
+        written = Counter(stage.member_writes()) - writes
         if moved or written:
-            raise Broken(f"nothing changes, but members were sent {written}, new: {moved}")
+            raise Broken(f"nothing changes, but members were sent {[*written]}, new: {moved}")
 
     await until_held(same, _NOISE)
 

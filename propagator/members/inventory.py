@@ -117,6 +117,13 @@ def former_pods(session: MemberSession | None, main: Main) -> int:
     return session.former_pods(main) if session is not None and not main.clocked else 0
 
 
+def former_units(session: MemberSession, workload: Workload) -> int:
+    """Return the replicas that former main objects ask for, or their pods if those are more."""
+    asked = (each.replicas for _, each in formers(session, workload))
+    before = sum(1 if replicas is None else replicas for replicas in asked)
+    return max(before, former_pods(session, main_of(workload)))
+
+
 def formers(session: MemberSession, workload: Workload) -> list[tuple[Resource, ManagedObject]]:
     """Return objects that may run pods and are no longer in the spec."""
     held = set(workload.ids())

@@ -274,8 +274,10 @@ class ShareViews:
         entry = self._entries(workload).get(member)
         if entry is None:
             # The member has confirmed that it runs nothing, or may not have been asked yet.
-            kept = member not in workload.causes and workload.only_kept(member)
-            return Told({}) if kept or member not in workload.sent else UNKNOWN
+            if member not in workload.sent:
+                return Told({})
+            leaves = member in workload.causes
+            return UNKNOWN if leaves or not workload.only_kept(member) else Told({})
         if entry.get("state") == ShareState.UNREACHABLE.value:
             return UNKNOWN
         if entry.get("replicas", 0) != workload.shares.get(member, 0):

@@ -25,8 +25,7 @@ from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.members.inventory import (
     OwnedObjects,
-    former_pods,
-    formers,
+    former_units,
     main_object,
     owned,
     pods_left,
@@ -167,8 +166,8 @@ class AtMostOnce:
         if start is None:
             sentence = f"{session.name}: waits for a range of ordinals of its own"
             raise Refused(PropagatedReason.PROPAGATING, sentence)
-        waits = self._not_heard(workload, session.name, taken_over=taken_over)
-        if other := self._unseen(session.name) or waits:
+        other = self._unseen(session.name)
+        if other := other or self._not_heard(workload, session.name, taken_over=taken_over):
             sentence = f"{session.name}: waits until {other} has told which ordinals it has"
             raise Refused(PropagatedReason.PROPAGATING, sentence)
         starts = self._starts(workload, main, session.name, taken_over=taken_over)
@@ -285,9 +284,7 @@ class AtMostOnce:
         ending = not main.profile.scales
         found = main_object(main, owned(session, main.uid), ending=ending)
         # What it ran there under another name or of another kind counts as well.
-        former = (each.replicas for _, each in formers(session, workload))
-        before = sum(1 if replicas is None else replicas for replicas in former)
-        before = max(before, former_pods(session, main))
+        before = former_units(session, workload)
         if not placed and (old := self._forgotten(workload, main, name)) is not None:
             before += 1 if old.replicas is None else old.replicas
         asked = found.replicas if found is not None else 0

@@ -28,8 +28,7 @@ from propagator.members.health import Contact
 from propagator.members.inventory import (
     Owned,
     OwnedObjects,
-    former_pods,
-    formers,
+    former_units,
     last_seen,
     main_object,
     owned,
@@ -340,9 +339,7 @@ class Survey:
     def _former(self, session: MemberSession, workload: Workload) -> int:
         if not (workload.at_most_once and (self._tells or self._views.divided(workload))):
             return 0
-        asked = (each.replicas for _, each in formers(session, workload))
-        before = sum(1 if replicas is None else replicas for replicas in asked)
-        return max(before, former_pods(session, main_of(workload)))
+        return former_units(session, workload)
 
     def _to_take_over(self, session: MemberSession, workload: Workload) -> bool:
         if not (workload.at_most_once and self._views.divided(workload) and session.link):

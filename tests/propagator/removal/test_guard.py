@@ -233,6 +233,21 @@ async def test_what_another_scheduler_takes_away_at_most_once_is_lowered_on_one_
     assert (kept and kept.replicas) == 1
 
 
+def seeing(seen: Any) -> Guard:
+    """A guard with these views of members, all of which answer."""
+
+    class Seeing(Context):
+        views = seen
+
+    session = SimpleNamespace(contact=Contact.SERVING)
+    registry = SimpleNamespace(on_change=lambda _: None, get=lambda _: session)
+    clusters = SimpleNamespace(add_handler=lambda _: None, get=lambda _: None)
+    context: Any = Seeing(clock=FakeClock(), registry=registry, clusters=clusters)
+    lists: Any = SimpleNamespace(asked=lambda *_: True)
+    once = AtMostOnce(context, workloads=lists, inventory=lists)
+    return Guard(context, inventory=lists, once=once)
+
+
 @pytest.mark.proves("M8")
 @pytest.mark.parametrize("carried_out", [True, False])
 async def test_a_share_of_an_agent_counts_others_alone_before_its_order_is_carried_out(
@@ -247,17 +262,7 @@ async def test_a_share_of_an_agent_counts_others_alone_before_its_order_is_carri
         pulled=lambda name: own if name == "m3" else None,
     )
 
-    class Agents(Context):
-        views = seen
-
-    session = SimpleNamespace(contact=Contact.SERVING)
-    registry = SimpleNamespace(on_change=lambda _: None, get=lambda _: session)
-    clusters = SimpleNamespace(add_handler=lambda _: None, get=lambda _: None)
-    context: Any = Agents(clock=FakeClock(), registry=registry, clusters=clusters)
-    lists: Any = SimpleNamespace(asked=lambda *_: True)
-    once = AtMostOnce(context, workloads=lists, inventory=lists)
-    guard = Guard(context, inventory=lists, once=once)
-    assert await guard.kept(placed(m1=2, m2=1, m3=1), "m3") is None
+    assert await seeing(seen).kept(placed(m1=2, m2=1, m3=1), "m3") is None
 
 
 @pytest.mark.proves("M8")
@@ -280,15 +285,6 @@ async def test_what_nobody_has_described_stands_in_for_others_once_it_is_ready(
         pulled=lambda name: own if name == "m3" else None,
     )
 
-    class Agents(Context):
-        views = seen
-
-    registry = SimpleNamespace(on_change=lambda _: None, get=lambda _: live)
-    clusters = SimpleNamespace(add_handler=lambda _: None, get=lambda _: None)
-    context: Any = Agents(clock=FakeClock(), registry=registry, clusters=clusters)
-    lists: Any = SimpleNamespace(asked=lambda *_: True)
-    once = AtMostOnce(context, workloads=lists, inventory=lists)
-    guard = Guard(context, inventory=lists, once=once)
     template = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "web"}}
     placements = [{"cluster": "m1", "replicas": 2}, {"cluster": "m3", "replicas": 1}]
     workload = workload_of(
@@ -298,7 +294,7 @@ async def test_what_nobody_has_described_stands_in_for_others_once_it_is_ready(
             "status": {"placements": placements},
         }
     )
-    found = await guard.kept(workload, "m3")
+    found = await seeing(seen).kept(workload, "m3")
     assert (found and found.replicas) == kept
 
 
