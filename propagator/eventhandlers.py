@@ -85,8 +85,12 @@ class EventHandlers:
             self._registry.wake(name, key)
 
     def members_changed(self) -> None:
-        """Look anew at what ends: of a cluster that was given up, or is away, no session tells."""
-        self.reports.add("", [each.metadata.key for each in self._workloads.ending()])
+        """Look anew at what ends, and at names without a MemberCluster: no session tells of them."""
+        found = [*self._workloads.ending()]
+        for name in self._workloads.clusters_unknown():
+            if self._membership.serves(name):
+                found += self._workloads.touching(name)
+        self.reports.add("", [each.metadata.key for each in found])
 
     def secret_changed(self, key: Key) -> None:
         for workload in self._workloads.informer.by_index(SECRET_INDEX, "/".join(key)):

@@ -73,6 +73,10 @@ class Cache(Generic[T]):
         keys = self._indexes[name].keys.get(value, ())
         return [self._objects[key] for key in keys]
 
+    def index_values(self, name: str) -> Collection[str]:
+        """Return a copy of the values with objects. Raises KeyError for an unknown index."""
+        return [*self._indexes[name].keys]
+
     def observe(self, obj: T) -> None:
         """Store an object that the server shows; ignored unless newer than the cached one."""
         held = self._objects.get(obj.metadata.key)

@@ -150,6 +150,11 @@ class HubWorkloads:
         """Return the Workloads that are being deleted."""
         return self.informer.by_index(ENDING_INDEX, "")
 
+    def clusters_unknown(self) -> list[str]:
+        """Return the names on Workloads that no MemberCluster has."""
+        names = (n for n in self.informer.index_values(CLUSTER_INDEX) if n[:1] not in {"#", ALL})
+        return [name for name in names if self._clusters.get(("", name)) is None]
+
     def touching(self, name: str) -> list[Workload]:
         found = [
             *self.informer.by_index(CLUSTER_INDEX, name),
