@@ -85,7 +85,7 @@ class EventHandlers:
             self._registry.wake(name, key)
 
     def members_changed(self) -> None:
-        """Look anew at what ends, and at names without a MemberCluster: no session tells of them."""
+        """Look anew at what ends, and at names that no MemberCluster has: no session tells."""
         found = [*self._workloads.ending()]
         for name in self._workloads.clusters_unknown():
             if self._membership.serves(name):
