@@ -6,7 +6,7 @@ rendered: the predecessor of a workload must exist until its successor does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from crds.assignment import AssignmentOrder
@@ -133,7 +133,8 @@ class ShareApplier:
             await self._inventory.wait_listed(session, workload)
             formers = await self._formers.lower(session, workload, decided=share.decided)
         if applied.whole and not formers:
-            left = await self._prune(session, share, pieces[:-1] if forgets else pieces)
+            stay = applied.refused
+            left = await self._prune(session, share, pieces[:-1] if forgets else pieces, stay)
             self.writer.rendered(session.name, workload, pieces)
             refusals += left.refused.values()
         if refusals:
@@ -185,11 +186,16 @@ class ShareApplier:
         return found, refusals
 
     async def _prune(
-        self, session: MemberSession, share: Share, pieces: Sequence[Piece]
+        self,
+        session: MemberSession,
+        share: Share,
+        pieces: Sequence[Piece],
+        stay: Collection[tuple[str, str]],
     ) -> PruneResult:
+        """Of the kinds in `stay` (group, kind) nothing goes."""
         await self._inventory.wait_listed(session, share.workload)
         if self._inventory.knows(session, share.workload):
-            return await self._pruned(session, share, keep=pieces)
+            return await self._pruned(session, share, keep=pieces, stay=stay)
         return PruneResult({}, {})
 
     async def _pruned(
@@ -199,9 +205,14 @@ class ShareApplier:
         *,
         keep: Sequence[Piece] = (),
         also: Sequence[Found] = (),
+        stay: Collection[tuple[str, str]] = (),
     ) -> PruneResult:
         workload = share.workload
         held = await self._dependencies.held(session, workload, keep)
+
+        def goes(found: ManagedObject) -> bool:
+            return id_on_member(found, workload.namespace)[:2] not in stay and held.lets_go(found)
+
         left = await self.pruner.prune(
             session,
             workload.uid,
@@ -212,7 +223,7 @@ class ShareApplier:
             told=share.told,
             keep=keep,
             also=also,
-            only=held.lets_go,
+            only=goes,
         )
         return replace(left, waiting={**left.waiting, **held.waiting})
 

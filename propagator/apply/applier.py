@@ -1,12 +1,13 @@
 """Applies all objects of a Workload on a member in waves.
 
-A refused object stops no other, except the main object in want of what its pods need to start.
+A refused object stops no other, except the main object in want of what its pods need to start. What
+is of its kind is not removed meanwhile, as it may be what had its place before.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from machinery.api.resources import USUAL, group_of
@@ -44,11 +45,15 @@ _NEEDED = 2
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """`whole`: the main object is as wanted. Only then may its predecessor be removed."""
+    """`whole`: the main object is as wanted. Only then may its predecessor be removed.
+
+    `refused` are group and kind of the refused objects, whose predecessors stay.
+    """
 
     backoffs: Sequence[Backoff]
     refusals: Sequence[Refused]
     whole: bool
+    refused: Collection[tuple[str, str]]
 
 
 class Overtaken(Exception):
@@ -69,6 +74,7 @@ async def apply(
     """
     pieces, refusals = _once(pieces)
     backoffs: list[Backoff] = []
+    kinds: set[tuple[str, str]] = set()
     needed = whole = True
     for number, wave in sorted(_by_wave(pieces).items()):
         if number == _MAIN and not needed:
@@ -80,10 +86,11 @@ async def apply(
         ended = await asyncio.gather(*begun, return_exceptions=True)
         refused = _refusals(ended)
         refusals += refused
+        kinds |= {_kind(p) for p, how in zip(wave, ended, strict=True) if isinstance(how, Refused)}
         backoffs += [backoff for backoff in ended if isinstance(backoff, Backoff)]
         needed = needed and not (refused and number <= _NEEDED)
         whole = not refused
-    return Applied(backoffs, refusals, whole=whole)
+    return Applied(backoffs, refusals, whole=whole, refused=kinds)
 
 
 def wave_of(group: str, kind: str) -> int:
@@ -99,7 +106,7 @@ def _once(pieces: Sequence[Piece]) -> tuple[Sequence[Piece], list[Refused]]:
     wanted: dict[tuple[str, str, str, str], Piece] = {}
     refusals = []
     for piece in sorted(pieces, key=lambda each: not each.main):
-        where = (group_of(piece.api_version), piece.kind, piece.namespace, piece.name)
+        where = (*_kind(piece), piece.namespace, piece.name)
         first = wanted.setdefault(where, piece)
         if first is not piece:
             refusals.append(twice(piece, first))
@@ -109,9 +116,13 @@ def _once(pieces: Sequence[Piece]) -> tuple[Sequence[Piece], list[Refused]]:
 def _by_wave(pieces: Sequence[Piece]) -> dict[int, list[Piece]]:
     waves: dict[int, list[Piece]] = {}
     for piece in pieces:
-        wave = _MAIN if piece.main else wave_of(group_of(piece.api_version), piece.kind)
+        wave = _MAIN if piece.main else wave_of(*_kind(piece))
         waves.setdefault(wave, []).append(piece)
     return waves
+
+
+def _kind(piece: Piece) -> tuple[str, str]:
+    return group_of(piece.api_version), piece.kind
 
 
 def _refusals(ended: Sequence[Backoff | BaseException | None]) -> list[Refused]:
