@@ -59,11 +59,14 @@ class LeftClaims:
         if live is None or live.start is None or not names:
             return True
         noted = self._noted.at(workload.uid).setdefault(session.name, set())
-        ordinals = range(live.start, live.start + (live.replicas or 0))
-        keys = [(main.namespace, f"{each}-{main.name}-{n}") for n in ordinals for each in names]
-        for key in keys[:MOST_KEPT]:
-            if key not in noted and await _stands(session, key):
-                noted.add(key)
+        asked = live.start + (live.replicas or 0)
+        for n in range(live.start, live.start + MOST_KEPT):
+            keys = [(main.namespace, f"{each}-{main.name}-{n}") for each in names]
+            stand = {key for key in keys if key in noted or await _stands(session, key)}
+            # A share that was lowered before it left has the claims of further ordinals.
+            if (n >= asked and not stand) or len(noted) >= MOST_KEPT:
+                break
+            noted |= stand
         told = {
             (each.get("namespace"), each.get("name"))
             for each in workload.status.kept

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from machinery.tasks import end
+from propagator.removal import left_claims
 from propagator.removal.left_claims import CLAIMS, LOOK_SECONDS, LeftClaims
 from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
@@ -55,3 +56,35 @@ async def test_a_new_process_goes_on_with_what_the_status_names_until_it_is_gone
     assert asked == [("shop", "db")]
     assert left() == ["data-db-1"], "though the status names it still"
     await end([running])
+
+
+@pytest.mark.proves("A7", "KD47")
+async def test_a_share_that_was_lowered_before_it_left_leaves_the_claims_of_all_its_replicas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = FakeClock()
+    member = MemoryHub(clock=clock, admission=False)
+    for name in ("data-db-7", "data-db-8", "data-db-9", "data-db-11", "data-other-10"):
+        await member.create(CLAIMS, {"metadata": {"namespace": "shop", "name": name}, "spec": SPEC})
+    template: Any = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
+    template["spec"] = {"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}
+    workload = workload_of(
+        {
+            "metadata": {"namespace": "shop", "name": "db", "uid": "u"},
+            "spec": {"template": template},
+            "status": {"placements": [{"cluster": "m2", "replicas": 3}]},
+        }
+    )
+    # A drain moves one replica after the other.
+    last = SimpleNamespace(start=7, replicas=1)
+    monkeypatch.setattr(left_claims, "owned", lambda *_: ())
+    monkeypatch.setattr(left_claims, "main_object", lambda *_: last)
+    session = cast("Any", SimpleNamespace(name="m1", client_for=lambda _: member))
+    claims = LeftClaims(
+        cast("Any", Context(clock=clock, registry={"m1": session})),
+        workloads=cast("Any", SimpleNamespace(by_uid=lambda _: workload)),
+        changed=lambda _: None,
+    )
+    assert not await claims.note(session, workload), "the status is to say it first"
+    kept = claims.standing(workload, ())
+    assert sorted(each["name"] for each in kept) == ["data-db-7", "data-db-8", "data-db-9"]
