@@ -40,6 +40,7 @@ class EventHandlers:
         self.reports: Gradually[Key] = Gradually(reporter.queue.add)
         workloads.informer.add_handler(self.workload_changed)
         context.registry.on_change(self.member_changed)
+        context.registry.key_of = workloads.key_of
         context.clusters.add_handler(self.cluster_changed)
         context.membership.on_change(self.members_changed)
 

@@ -41,6 +41,7 @@ from propagator.hub.revisions import AwaitsRevision, Revisions, revision_of_spec
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects, id_on_member, main_object, owned
+from propagator.members.noted_kinds import needed_kinds
 from propagator.members.pods import main_of
 from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
@@ -252,9 +253,11 @@ class ShareWriter:
             if why and not await self._ends_with_kind(workload):
                 self._end(session, workload, Outcome(desired, PropagatedReason.DELETION_HELD, why))
                 return self._backoff.failed(share, why)
-            if note := await self._restore_note(session, workload):
+            found = _kinds_on(session, workload)
+            note = await self._restore_note(session, workload)
+            if note or not found <= needed_kinds(workload):
                 # The removal goes by the decision that was looked at, whatever the hub has since.
-                await self._prepare(workload, set(), note)
+                await self._prepare(workload, found, note)
             order = await self._share(session, workload, AssignmentOrder.REMOVE, desired)
             report = await self._carry_out(session, order)
         except Conflict:
@@ -306,7 +309,7 @@ class ShareWriter:
         await self._members.namespaces.admit(session, workload)
         kinds = await self._inventory.shown(session, workload)
         note = await self._restore_note(session, workload)
-        prepared = await self._prepare(workload, kinds, note)
+        prepared = await self._prepare(workload, kinds | _kinds_on(session, workload), note)
         return await self._revisions.of_member(prepared, session.name)
 
     async def _prepare(
@@ -494,3 +497,8 @@ def _moves(
 
 def _gated(session: MemberSession, workload: Workload, verdict: GateVerdict) -> Outcome:
     return Outcome(DesiredShare.of(workload, session.name), verdict.reason, verdict.message)
+
+
+def _kinds_on(session: MemberSession, workload: Workload) -> set[tuple[str, str]]:
+    """Return the kinds of what it has there, which a hub that was set back may not have noted."""
+    return {(each.api_version, each.kind) for each, _ in owned(session, workload.uid)}

@@ -124,6 +124,7 @@ class Carrier:
         self._census = Census(context, noted=False)
         self._build(context)
         context.registry.on_change(self._member_changed)
+        context.registry.key_of = self._workloads.key_of
 
     def _build(self, context: ControllerContext) -> None:
         self._workloads = AssignedWorkloads(context.shares)

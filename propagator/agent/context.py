@@ -37,6 +37,10 @@ class AssignedWorkloads:
     def by_uid(self, uid: str) -> Workload | None:
         return self._held.get(uid)
 
+    def key_of(self, uid: str) -> Key | None:
+        held = self._held.get(uid)
+        return held.metadata.key if held is not None else None
+
     def touching(self, _member: str) -> list[Workload]:
         return [self._held.at(*at) for at in self._held]
 

@@ -176,6 +176,10 @@ class HubWorkloads:
         key = self._by_uid.get(uid)
         return self.informer.get(key) if key is not None else None
 
+    def key_of(self, uid: str) -> Key | None:
+        """As `by_uid`, the key alone."""
+        return self._by_uid.get(uid)
+
     def decided(self, workload: Workload) -> float:
         """Return a hub version no older than the Workload's present decision.
 

@@ -61,6 +61,8 @@ class MemberRegistry:
         self._pulls = 0
         self._holders = Holders()
         self._reconcile: Reconcile | None = None  # while the workers run
+        self.key_of: Callable[[str], Key | None] = lambda _: None
+        """Returns the key of a Workload that is known, by its UID."""
         self._on_change: list[ChangeListener] = []
         self._on_facts: list[Callable[[str], None]] = []
 
@@ -112,6 +114,7 @@ class MemberRegistry:
                 "settings": self._settings,
                 "clock": self._clock,
                 "changed": self._changed,
+                "key_of": self.key_of,
                 "facts": self._facts,
                 "before_write": self._before_write,
                 "holder": self._holder,

@@ -87,6 +87,8 @@ class Holders:
 class MemberSession:
     """`changed(name, key)` tells of readiness (key None), managed objects and pod counts.
 
+    `key_of(uid)` is that of a Workload: its pods may end after its last object there.
+
     `facts(name)` tells of content of MemberCluster.status. `before_write` raises LeaseLost.
     """
 
@@ -112,6 +114,7 @@ class MemberSession:
         settings: SessionSettings,
         clock: Clock,
         changed: Callable[[str, Key | None], None],
+        key_of: Callable[[str], Key | None],
         facts: Callable[[str], None],
         before_write: Callable[[], float | None],
         holder: Holder = no_holder,
@@ -145,7 +148,7 @@ class MemberSession:
         self._settings = settings
         self._clock = clock
         self._resources: dict[Resource, None] = {}  # that were asked for, in order
-        self._changed = changed
+        self._changed, self._key_of = changed, key_of
         self._facts = facts
         self._before_write = before_write
         self._holder = holder
@@ -503,6 +506,7 @@ class MemberSession:
             self._changed(self.name, key)
 
     def _pods_changed(self, claims: set[PodClaim]) -> None:
-        keys = {self.owners[uid] for uid, *_ in claims if uid in self.owners}
+        known = (self.owners.get(uid) or self._key_of(uid) for uid, *_ in claims)
+        keys = {key for key in known if key is not None}
         for key in keys.union(*map(self._other_labels.keys, claims)):
             self._changed(self.name, key)

@@ -12,6 +12,7 @@ import pytest
 
 from crds.groups.gate import decision_of
 from crds.names import (
+    ANNOTATION_COUNTED,
     ANNOTATION_DELETION,
     ANNOTATION_DELETION_COST,
     ANNOTATION_HUB,
@@ -46,6 +47,7 @@ from propagator.members.health import Contact
 from propagator.status.aggregation import BY_OTHERS
 from tests.propagator.memory import SPACE, World
 from tests.propagator.stage import autoscaler, configmap, deployment
+from tests.propagator.test_ends import job
 from tests.propagator.test_one_shard import anothers, propagated, ready, runs, workload
 
 pytestmark = pytest.mark.usefixtures("steady")
@@ -442,6 +444,37 @@ async def test_what_this_hub_wrote_for_workloads_that_are_gone_is_swept_and_no_c
         await world.until(lambda: not on(world, "m1", "persistentvolumeclaims"))
 
 
+@pytest.mark.proves("A14", "N2")
+@pytest.mark.parametrize("placed", [True, False])
+async def test_a_claim_of_a_kind_that_the_hub_has_forgotten_stays_named_over_a_restart(
+    *, placed: bool
+) -> None:
+    world = World("m1", "m2")
+    world.put(WORKLOADS, workload("web"))
+    uid = world.hub.read(WORKLOADS, "web")["metadata"]["uid"]
+    world.place("web", m1=1)
+    async with world.propagating():
+        await world.until(lambda: propagated(world, "web") == "Propagated")
+    leave(world, "data", "persistentvolumeclaims", **{OWNER_PREFIX + uid: f"{SPACE}/web"})
+    (claim,) = on(world, "m1", "persistentvolumeclaims").values()
+    del claim["metadata"]["annotations"][f"{OWNER_PREFIX}gone-data"]
+    world.place("web", **{"m1" if placed else "m2": 1})
+
+    def named() -> list[str]:
+        return [each["name"] for each in world.status("web").get("kept", ())]
+
+    searched = {"metadata": {"annotations": {ANNOTATION_COUNTED: None}}}
+    world.hub.edit(MEMBER_CLUSTERS, "m1", searched)
+    async with world.propagating():
+        await world.until(lambda: named() == ["data"])
+        await world.until(lambda: propagated(world, "web") == "Propagated")
+        await world.calm(10)
+    async with world.propagating():
+        for _ in range(100):
+            await world.clock.advance(0.1)
+            assert named() == ["data"]
+
+
 @pytest.mark.proves("R3")
 async def test_two_wishes_for_one_object_are_told_and_not_fought_out() -> None:
     async with serving("m1") as world:
@@ -719,10 +752,20 @@ async def test_a_workload_that_does_not_follow_has_nothing_of_its_namespace_read
         await world.until(lambda: not on(world, "m1", "secrets"))
 
 
-def pod(world: World, name: str, ready: str = "True", of: str = "web", **status: Any) -> None:
-    """A pod of that Workload on m1, as the member's own controllers make it and tell of it."""
+def pod(
+    world: World,
+    name: str,
+    ready: str = "True",
+    of: str = "web",
+    by: Json | None = None,
+    **status: Any,
+) -> None:
+    """A pod of that Workload on m1, as the member's own controllers make it and tell of it.
+
+    `by` is its controller, else the ReplicaSet of a Deployment.
+    """
     uid = world.hub.read(WORKLOADS, of)["metadata"]["uid"]
-    by = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{of}-5d7f", "uid": "r"}
+    by = by or {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{of}-5d7f", "uid": "r"}
     meta: Json = {"name": name, "namespace": SPACE, "ownerReferences": [{**by, "controller": True}]}
     meta["labels"] = {"pod-template-hash": "5d7f", LABEL_WORKLOAD_UID: uid}
     says = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:05:00Z"}
@@ -843,6 +886,38 @@ async def test_a_pod_that_crashes_is_told_and_a_new_process_counts_on() -> None:
         assert share(world, "m1")["failover"] == told
         pod(world, "a")
         await world.until(lambda: "since" not in share(world, "m1")["failover"])
+
+
+@pytest.mark.proves("A1", "KD29")
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_pod_that_goes_after_its_job_is_counted_no_more(*, restarted: bool) -> None:
+    """Its controller removes a Job before the pods that it made."""
+
+    def scheduled() -> int:
+        return int(share(world, "m1")["scheduled"])
+
+    async with serving("m1") as world:
+        world.put(WORKLOADS, {**workload("web"), "spec": {"replicas": 1, "template": job("web")}})
+        world.place("web", m1=1)
+        await world.until(lambda: on(world, "m1", "jobs"))
+        pod(world, "a", by={"apiVersion": "batch/v1", "kind": "Job", "name": "web", "uid": "j"})
+        await world.until(lambda: scheduled() == 1)
+        over = [{"type": "Complete", "status": "True"}]
+        world.members["m1"].report("jobs", (SPACE, "web"), succeeded=1, conditions=over)
+        await world.until(lambda: "ended" in share(world, "m1"))
+        world.members["m1"].delete("jobs", (SPACE, "web"))
+        await world.calm(5)
+        assert scheduled() == 1
+        if not restarted:
+            world.members["m1"].delete("pods", (SPACE, "a"))
+            await world.until(lambda: scheduled() == 0)
+            return
+    async with world.propagating():
+        await ready(world)
+        await world.calm(5)
+        assert scheduled() == 1
+        world.members["m1"].delete("pods", (SPACE, "a"))
+        await world.until(lambda: scheduled() == 0)
 
 
 def mounting(image: str, name: str) -> Json:
