@@ -314,8 +314,12 @@ class Survey:
             return seen
         if seen.contact is Contact.AWAY:
             return replace(seen, trouble=session.message)
-        if current is None and not _listed(session, workload, *workload.outline.pair):
-            return replace(seen, contact=Contact.CONNECTING)
+        if not _listed(session, workload, *workload.outline.pair):
+            if current is None:
+                return replace(seen, contact=Contact.CONNECTING)
+            if current.reason is PropagatedReason.CLUSTER_UNREACHABLE:
+                # It answers, and not to a list: what is there is as unknown as on one that is away.
+                return replace(seen, contact=Contact.AWAY, trouble=current.message)
         where, objects = main_of(workload), owned(session, workload.uid)
         main = main_object(where, objects)
         services = not any(_services(workload)) or _listed(session, workload, *_SERVICE)

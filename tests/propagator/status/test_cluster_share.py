@@ -506,6 +506,19 @@ def ground_of(contact: Contact | None, *, lists: bool = False) -> ControllerCont
     return cast("ControllerContext", Context(**parts))
 
 
+@pytest.mark.proves("R5")
+def test_a_member_that_answers_and_lists_nothing_in_time_has_lost_no_replica() -> None:
+    survey = Survey(
+        ground_of(Contact.SERVING, lists=True), inventory=nothing_held(), revisions=NO_ROLLOUT
+    )
+    late = "cluster m1 cannot be reached (deployments were not listed in time)"
+    desired = DesiredShare.of(workload(), "m1")
+    outcome = Outcome(desired, PropagatedReason.CLUSTER_UNREACHABLE, late)
+    share = share_of(survey.observe(workload(), "m1", outcome), DEPLOYMENT, RAN, said=GOOD)
+    assert share.entry["ready"] == RAN["ready"] > 0
+    assert (share.entry["state"], share.entry["message"]) == ("Unreachable", late)
+
+
 @pytest.mark.proves("N2", "R5")
 @pytest.mark.parametrize("asked", [False, True])
 def test_what_was_kept_is_told_until_its_kind_is_listed(asked: bool):
