@@ -245,8 +245,26 @@ async def _exchange(
         await _carry_secret(hub, plan, say)
     mark = {"metadata": {"annotations": {ANNOTATION_UNJOIN: RENAMED}}}
     with suppress(NotFound):
-        await hub.merge_patch(MEMBER_CLUSTERS, plan.old, mark)
+        newest = await hub.merge_patch(MEMBER_CLUSTERS, plan.old, mark)
+        await _carry_edits(hub, plan, newest)
     await _end(hub, MEMBER_CLUSTERS, before, say)
+
+
+async def _carry_edits(hub: ApiClient, plan: Rename, newest: Json) -> None:
+    """Have the new MemberCluster say what the old one, which was served, says by now.
+
+    It may have been drained, cordoned or revoked since it was copied.
+    """
+    after = await hub.get(MEMBER_CLUSTERS, plan.new)
+    wanted, meta = _successor(newest, plan), after["metadata"]
+    had = dict.fromkeys(meta.get("annotations", {}).keys() - {*_NOT_CARRIED})
+    metadata = {
+        "uid": meta["uid"],
+        "labels": dict.fromkeys(meta.get("labels", {})) | wanted["metadata"]["labels"],
+        "annotations": had | wanted["metadata"]["annotations"],
+    }
+    spec = dict.fromkeys(after["spec"]) | wanted["spec"]
+    await hub.merge_patch(MEMBER_CLUSTERS, plan.new, {"metadata": metadata, "spec": spec})
 
 
 async def _carry_secret(hub: ApiClient, plan: Rename, say: Say) -> None:

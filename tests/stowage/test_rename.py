@@ -230,6 +230,30 @@ async def test_wherever_it_dies_it_goes_on(
     assert found["spec"]["formerNames"] == ["new"]
 
 
+@pytest.mark.proves("A2")
+async def test_a_rename_that_goes_on_carries_what_was_said_of_the_cluster_meanwhile() -> None:
+    memory = MemoryHub(clock=FakeClock())
+    notes = {"stowage.dev/counted": "id", "stowage.dev/cost": "2"}
+    meta = {"name": "old", "labels": {"zone": "a"}, "annotations": notes}
+    spec = {"images": [], "unschedulable": True}
+    old = {"metadata": meta, "spec": spec, "status": {"clusterID": "id"}}
+    memory.put(MEMBER_CLUSTERS, {**old, "kind": MEMBER_CLUSTERS.kind})
+    before = memory.read(MEMBER_CLUSTERS, "old")
+    memory.put(MEMBER_CLUSTERS, rename._successor(before, PLAN))
+    counted = {"annotations": {"stowage.dev/counted": "by another"}}
+    after = memory.edit(MEMBER_CLUSTERS, "new", {"metadata": counted})
+    drain = {"taints": [{"key": "stowage.dev/drain", "effect": "NoExecute"}]}
+    revoked = {"stowage.dev/revoked": "2026-01-01T00:00:00Z"}
+    said: dict[str, Any] = {"annotations": {"stowage.dev/cost": None, **revoked}}
+    edit = {"metadata": {**said, "labels": {"zone": None}}}
+    memory.edit(MEMBER_CLUSTERS, "old", {**edit, "spec": {**drain, "unschedulable": None}})
+    await rename._exchange(memory, PLAN, before, after, lambda _: None)  # type: ignore[arg-type]
+    (found,) = memory.all(MEMBER_CLUSTERS)
+    assert found["spec"] == {"images": [], **drain, "formerNames": ["old"]}
+    assert found["metadata"]["labels"] == {LABEL_CLUSTER: "new"}
+    assert found["metadata"]["annotations"] == {"stowage.dev/counted": "by another", **revoked}
+
+
 @pytest.mark.long
 @pytest.mark.proves("Q27")
 async def test_what_is_waited_for_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
