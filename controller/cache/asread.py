@@ -16,6 +16,7 @@ import msgspec
 from controller.model.moving import MovingState
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import WorkloadInfo
+from controller.model.work import Work
 from machinery.types.bounds import MOST_UNITS
 from machinery.types.metadata import Key
 from machinery.types.workload_api import DisplacedShare, LeavingShare
@@ -84,6 +85,7 @@ class Renames:
             waits=self._named(info.waits),
             holding=self._named(info.holding),
             moving=self._moving(moving),
+            work=None if info.work is None else self._work(info.work),
             reservations=tuple(
                 msgspec.structs.replace(each, cluster=named(each.cluster, each.cluster))
                 for each in info.reservations
@@ -105,6 +107,16 @@ class Renames:
             away=frozenset(self._now.get(name, name) for name in moving.away),
             surplus=self._named(moving.surplus),
             kept=self._named(moving.kept),
+            unhealthy=self._named(moving.unhealthy),
+        )
+
+    def _work(self, work: Work) -> Work:
+        return replace(
+            work,
+            parts=self._named(work.parts),
+            leaving=self._named(work.leaving),
+            done=self._named(work.done),
+            begun=frozenset(self._now.get(name, name) for name in work.begun),
         )
 
     def _named(self, by_cluster: Mapping[str, V]) -> dict[str, V]:

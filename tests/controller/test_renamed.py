@@ -80,6 +80,29 @@ class TestRenames:
         assert info.moving.leaving["new"].replicas == 2
         assert info.moving.displaced["new"].replicas == 1
 
+    @pytest.mark.proves("A8", "KD19")
+    def test_a_part_of_the_work_goes_on_under_the_new_name(self) -> None:
+        names = Renames()
+        names.saw(None, renamed("new", "a"))
+        job = {"parallelism": 4, "completions": 10, "template": {"spec": {"containers": []}}}
+        template = {"apiVersion": "batch/v1", "kind": "Job", "spec": job}
+        fresh = known(workload(replicas=4, distribution="Divided", template=template))
+        placed = [
+            {"cluster": "a", "replicas": 2, "completions": 5},
+            {"cluster": "b", "replicas": 2, "completions": 5},
+        ]
+        clusters = [{"name": "a", "scheduled": 2, "completed": 2}, {"name": "b"}]
+        status = msgspec.convert(
+            {"placements": placed, "clusters": clusters, "run": fresh.info.run},
+            type(fresh.status),
+        )
+        again = workload(replicas=4, distribution="Divided", template=template)
+        found = names.of(known(msgspec.structs.replace(again, status=status))).info
+        work = found.work.after({"new": 2, "b": 2}, (), 0)
+        assert (dict(work.parts), work.completed) == ({"new": 5, "b": 5}, 0)
+        assert found.work.done == {"new": 2}
+        assert found.work.begun == {"new"}
+
     def test_shares_of_both_names_are_one(self) -> None:
         names = Renames()
         names.saw(None, renamed("new", "a", "z"))
