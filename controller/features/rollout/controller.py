@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
-from controller.cache.asread import current_names
+from controller.cache.asread import current_names, renamed
 from controller.features.rollout.machine import Machine, RolloutCluster, RolloutStep, RolloutView
 from controller.features.rollout.revisions import PresentRevision, RevisionHistory, refusal
 from controller.features.rollout.status import (
@@ -42,16 +42,18 @@ from machinery.types.metadata import Key
 from machinery.types.selectors import label_selector
 from machinery.types.workload_api import Rollout, RolloutStatus
 
+V = TypeVar("V")
+
 
 def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutView | None:
     """None without a rollout."""
     state: RolloutState | None = workload.info.rollout
     if state is None or state.spec is None:
         return None
-    shares = {each.name: each for each in workload.status.clusters}
-    held = workload.placements
+    shares = _by_present_names(snapshot, {e.name: e for e in workload.status.clusters})
+    held = _by_present_names(snapshot, workload.placements)
     waves, last = waves_of(state.spec, snapshot), len(state.spec.waves)
-    left = {each.cluster for each in workload.status.leaving}.difference(held)
+    left = _by_present_names(snapshot, dict.fromkeys(e.cluster for e in workload.status.leaving))
     clusters = []
     for name in sorted({*held, *left}):
         cluster = _placed(name, snapshot, waves, last, held.get(name))
@@ -63,6 +65,12 @@ def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutVie
     open_waves = _open_waves(waves, workload.info, snapshot)
     named = _named(state, snapshot)
     return RolloutView(spec, *named, clusters, now, open_waves=open_waves)
+
+
+def _by_present_names(snapshot: Snapshot, by_cluster: Mapping[str, V]) -> dict[str, V]:
+    """Until the decision after a rename a status has the former name."""
+    now = renamed(by_cluster, snapshot.clusters, snapshot.row)
+    return {now.get(name, name): each for name, each in by_cluster.items()}
 
 
 def placed_view(

@@ -10,7 +10,7 @@ import pytest
 from controller.eventhandlers import known
 from controller.features.rollout.controller import placed_view, view_of
 from controller.features.rollout.feature import StagedRollout
-from controller.features.rollout.machine import RolloutCluster, RolloutView
+from controller.features.rollout.machine import Machine, RolloutCluster, RolloutView
 from controller.framework.runtime.arguments import NoArgs
 from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import Workload
@@ -136,6 +136,26 @@ def test_a_renamed_cluster_keeps_its_revision_in_the_decision_that_names_it_anew
     plugin = StagedRollout(NoArgs(), DryRunHandle())
     fields = plugin.status_fields(before.info, before.placements, fleet, make.index())
     assert fields["revisions"] == [{"revision": OLD, "clusters": ["new-name"]}]
+
+
+@pytest.mark.proves("T14", "A27")
+def test_a_look_before_that_decision_passes_no_wave_to_a_renamed_cluster() -> None:
+    renamed = make.cluster("new-name", {"tier": "large"}, formerNames=["b"])
+    fleet = make.snapshot(make.cluster("a", {"tier": "canary"}), renamed)
+    before = stored(
+        status={
+            "placements": [{"cluster": "a", "replicas": 2}, {"cluster": "b", "replicas": 2}],
+            "clusters": [share("a", updated=0), share("b", revision=OLD)],
+            "rollout": {**ROLLOUT, "updates": [{"cluster": "a"}]},
+            "revisions": [{"revision": OLD, "clusters": ["b"]}],
+        }
+    )
+    view = view_of(before, fleet, make.NOW)
+    assert view is not None
+    assert {each.name: each.wave for each in view.clusters} == {"a": 0, "new-name": 1}
+    step = Machine(view, NEW).step()
+    assert step.exceptions == {"new-name": OLD}
+    assert "new-name" not in {each.cluster for each in step.status.updates}
 
 
 @pytest.mark.proves("T14", "T24")
