@@ -69,7 +69,9 @@ def writer_of(prepared: Workload, told: list[Outcome | None]) -> ShareWriter:
             "finalizer",
             "dependencies",
         ),
-        SimpleNamespace(admit=nothing, shown=nothing, uid=nothing, prepare=prepare, informer=DEAF),
+        SimpleNamespace(
+            admit=nothing, shown=_no_kinds, uid=nothing, prepare=prepare, informer=DEAF
+        ),
     )
     return ShareWriter(
         Context(clock=FakeClock(), hub=None, identity=SimpleNamespace(uid=nothing), restored=NEVER),  # type: ignore[arg-type] # as much as is asked
@@ -88,7 +90,7 @@ async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(
     """What was placed there, with units or without, is placed nowhere when the hub has answered."""
     told: list[Outcome | None] = []
     shares = writer_of(placed(m2=3), told)
-    session: Any = SimpleNamespace(name="m1", mark=Mark(), went_back_to=None)
+    session: Any = SimpleNamespace(name="m1", mark=Mark(), link=None, went_back_to=None)
     assert await shares.apply(session, placed(m1=units, m2=3)) is None
     assert not told
 
@@ -138,7 +140,11 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
     parts: dict[str, Any] = dict.fromkeys(
         ("inventory", "gate", "workloads", "secrets", "finalizer"),
         SimpleNamespace(
-            admit=answer, shown=answer, prepare=answer, informer=DEAF, decided=lambda _: math.inf
+            admit=answer,
+            shown=_no_kinds,
+            prepare=answer,
+            informer=DEAF,
+            decided=lambda _: math.inf,
         ),
     )
     dependencies: Any = SimpleNamespace(follow=_no_pieces)  # nothing is followed
@@ -180,6 +186,10 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
     assert await shares.apply(session, workload) == 0.0, "it is looked at again at once"
     assert written == ["ConfigMap", "Service"][:waves]
     assert not told
+
+
+async def _no_kinds(*_: Any) -> set[tuple[str, str]]:
+    return set()
 
 
 async def _no_mark() -> str:
