@@ -390,7 +390,8 @@ def leaving_of(
     grown = sum(max(n - standing.get(cluster, 0), 0) for cluster, n in placements.items())
     moved = grown + sum(each.replicas for each in before.values())
     once = info.moving.at_most_once(info.replicas)
-    gone = _gone(workload, info, before, placements) if once else {}
+    states = {now.get(each.name, each.name): each.state for each in workload.status.clusters}
+    gone = _gone(states, info, before, placements) if once else {}
     stay = moved if once else min(_missing(workload, info, placements), moved)
     if stay and info.whole:
         moved = stay = sum(excess.values())  # a copy moves as a whole
@@ -420,12 +421,11 @@ def _missing(workload: Workload, info: WorkloadInfo, placements: Mapping[str, in
 
 
 def _gone(
-    workload: Workload,
+    states: Mapping[str, str],
     info: WorkloadInfo,
     before: Mapping[str, LeavingShare],
     placements: Mapping[str, int],
 ) -> dict[str, int]:
-    states = {share.name: share.state for share in workload.status.clusters}
     found = {}
     for cluster, each in before.items():
         state = states.get(cluster)

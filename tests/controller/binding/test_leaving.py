@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.binding.moving import MOST_LEAVING, leaving_of
+from controller.cache.asread import Renames
+from controller.eventhandlers import known
 from controller.explain.history import Occasion
 from controller.model.objects import Workload
 from controller.model.unit import workload_info
@@ -275,3 +277,25 @@ def test_what_leaves_a_cluster_leaves_it_by_its_new_name() -> None:
         occasion=lambda: Occasion("2026-01-02T00:00:00Z", "Renamed"),
     )
     assert {each.cluster: (each.replicas, each.cause) for each in found} == {"paris": (2, "Edited")}
+
+
+@pytest.mark.proves("A8", "A32")
+@pytest.mark.parametrize("state", ["Leaving", "Unreachable"])
+def test_what_may_stand_on_a_renamed_cluster_is_not_taken_for_gone(state: str) -> None:
+    """The reports have the former name until the placements have the new one."""
+    moved = {"m2": 2}
+    once = {"movement": {"maxSurge": 0}}
+    workload = stored(moved, leaving={"m1": 2}, ready={}, stands={"m1": 2}, **once)
+    told = {each.name: each for each in workload.status.clusters}
+    msgspec.structs.force_setattr(told["m1"], "state", state)
+    paris, names = make.cluster("paris", formerNames=["m1"]), Renames()
+    names.saw(None, paris)
+    found = leaving_of(
+        workload,
+        names.of(known(workload)).info,
+        moved,
+        moves=NO_MOVES,
+        snapshot=make.snapshot(paris, make.cluster("m2")),
+        occasion=lambda: Occasion("2026-01-02T00:00:00Z", "Renamed"),
+    )
+    assert {each.cluster: each.replicas for each in found} == {"paris": 2}
