@@ -269,11 +269,19 @@ async def with_processes(
     if processes is None:
         return objects
     config = next((each for each in objects if _named(each, CONFIG_MAPS.kind)), None)
-    if config is None:
-        namespace = processes["metadata"]["namespace"]
-        config = await hub.find(CONFIG_MAPS, PROPAGATOR_CONFIG, namespace=namespace)
-    shards = shards_of(_said(config))
+    if config is not None:
+        shards = shards_of(_said(config))
+    else:
+        shards = await number(hub, processes["metadata"]["namespace"])
     return objects if shards is None else sized(objects, shards)
+
+
+async def number(hub: ApiClient, namespace: str) -> int | None:
+    """Return how many shards the ConfigMap says; None without one, and for what is no number.
+
+    Raises TransportError.
+    """
+    return shards_of(_said(await hub.find(CONFIG_MAPS, PROPAGATOR_CONFIG, namespace=namespace)))
 
 
 def sized(objects: Iterable[dict[str, Any]], shards: int) -> list[dict[str, Any]]:

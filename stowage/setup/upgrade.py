@@ -28,7 +28,7 @@ from machinery.errors import ConfigurationError, NotFound, StowageError
 from machinery.release import parsed
 from stowage.console import output
 from stowage.console.progress import Progress
-from stowage.setup import helm_release, install, lacking_rights, tenants
+from stowage.setup import helm_release, install, lacking_rights, shards, tenants
 from stowage.setup.images import Image
 from stowage.setup.told_changes import told
 
@@ -120,8 +120,9 @@ async def wanted(
 ) -> list[Manifest]:
     """Return what this hub has of Stowage, as this release has it, in the order of the steps.
 
-    Options of the installation are read off the hub: the web page, the tenants, Argo CD's
-    namespace. Raises ConfigurationError where there is nothing, or where the image cannot be told.
+    Options of the installation are read off the hub: the web page, the tenants, the shards, Argo
+    CD's namespace. Raises ConfigurationError where there is nothing, or where the image cannot be
+    told.
     """
     if await hub.find(CRDS, f"workloads.{GROUP}") is None:
         raise ConfigurationError("this hub has no Stowage: `stowage install`")
@@ -133,6 +134,7 @@ async def wanted(
         image=new,
         crds_only=deployment is None,
         argocd=next(iter(argocd), None),
+        number=await shards.number(hub, home),
     )
     if deployment:
         if await hub.find(DEPLOYMENTS, _PAGE, namespace=home) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -11,6 +12,7 @@ import pytest
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.resources import (
     CONFIG_MAPS,
+    CRDS,
     DEPLOYMENTS,
     LEASES,
     MEMBER_CLUSTERS,
@@ -20,7 +22,7 @@ from machinery.api.resources import (
 )
 from machinery.clock import microtime
 from machinery.types.shards import lease_name, owner
-from stowage.setup import install, shards
+from stowage.setup import install, shards, upgrade
 from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub
 
@@ -196,3 +198,37 @@ async def test_an_install_keeps_the_processes_of_the_shards() -> None:
     assert found[0]["spec"] == {"replicas": 5, "selector": {}}
     assert found[1]["spec"] == {"minAvailable": 4}
     assert found[2] == given[2]
+
+
+@pytest.mark.proves("PK8", "PK15")
+async def test_an_upgrade_wants_the_shards_that_the_hub_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it wanted otherwise, a check would show for ever, and Helm would not be given."""
+    hub = hub_of(1, held=1)
+
+    async def all_served(_: Any) -> list[str]:
+        return []
+
+    monkeypatch.setattr(install, "unserved_policies", all_served)
+    hub.put(CRDS, {"metadata": {"name": "workloads.stowage.dev"}})
+    installed = install.manifests(namespace=SYSTEM_NAMESPACE, image="stowage:1", number=3)
+    for each in installed:
+        if each["kind"] == DEPLOYMENTS.kind:
+            hub.put(DEPLOYMENTS, each)
+        elif each["kind"] == CONFIG_MAPS.kind:
+            hub.put(CONFIG_MAPS, each)
+    wanted = await upgrade.wanted(
+        cast("Any", hub), home=SYSTEM_NAMESPACE, image="stowage:1", ours="1", running=()
+    )
+    assert _placed(wanted) == _placed(installed)
+    config = hub.read(CONFIG_MAPS, shards.NAME, SYSTEM_NAMESPACE)["metadata"]["name"]
+    hub.edit(CONFIG_MAPS, config, {"data": {"shards": "many"}}, namespace=SYSTEM_NAMESPACE)
+    wanted = await upgrade.wanted(
+        cast("Any", hub), home=SYSTEM_NAMESPACE, image="stowage:1", ours="1", running=()
+    )
+    assert "ConfigMap" not in {each["kind"] for each in wanted}, "what a person mistyped stays"
+
+
+def _placed(objects: Sequence[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(each["kind"], each["metadata"]["name"]): each for each in objects}
