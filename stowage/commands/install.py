@@ -87,7 +87,7 @@ def install(
     from stowage.setup import tenants
 
     if adopt_helm:
-        _adopt(hub, adopt_helm, dry_run, crds_only, image, ui, argocd, all_namespaces)
+        _adopt(hub, adopt_helm, dry_run, crds_only, image, ui, argocd, shards, all_namespaces)
         return
     if ui and crds_only:
         raise click.UsageError("--ui is a process, and --crds-only installs none")

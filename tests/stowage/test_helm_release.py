@@ -130,7 +130,9 @@ async def test_the_hub_says_whose_release_it_is() -> None:
     assert await helm_release.of_hub(Hub(), "stowage-system") is None  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("more", ["--dry-run", "--image=x", "--no-all-namespaces", "--ui"])
+@pytest.mark.parametrize(
+    "more", ["--dry-run", "--image=x", "--no-all-namespaces", "--ui", "--shards=2"]
+)
 def test_it_goes_alone(more: str) -> None:
     done = CliRunner().invoke(cli, ["install", "--adopt-helm", "stowage", more])
     assert done.exit_code == 2
