@@ -96,10 +96,10 @@ class Follower:
         if before is after:
             return
         use_stored(self._stored())
-        for each in (before, after):
-            if each is not None and each.profile is not None:
-                self._changed(each.profile.group, each.profile.kind)
-                return
+        profiles = (each.profile for each in (before, after) if each is not None)
+        # Kinds that differ in case alone have one name.
+        for group, kind in {(each.group, each.kind) for each in profiles if each is not None}:
+            self._changed(group, kind)
 
 
 class Rereading:

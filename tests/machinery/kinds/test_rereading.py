@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from machinery.kinds.workloadkinds import Rereading
+from machinery.kinds.workloadkinds import Follower, Rereading, WorkloadKind, use_stored
 from machinery.tasks import SLICE
 from machinery.types.metadata import Meta, Object
 from tests.fakeclock import settle
@@ -97,3 +97,19 @@ async def test_what_was_interrupted_stays_due_and_begins_again() -> None:
     assert reading.rereading.due
     assert sum(await reading.slices()) == 3 * SLICE
     assert not reading.rereading.due
+
+
+@pytest.mark.proves("KD4")
+def test_a_kind_of_which_the_spelling_is_mended_is_read_anew_under_both() -> None:
+    """Two spellings have one name."""
+
+    def spelt(kind: str) -> WorkloadKind:
+        spec = {"group": "example.com", "kind": kind, "versions": ["v1"]}
+        return WorkloadKind(metadata=Meta(name="gadgetset.example.com"), spec=spec)
+
+    stored, changed = [spelt("Gadgetset")], set[tuple[str, str]]()
+    follower = Follower(lambda: stored, lambda group, kind: changed.add((group, kind)))
+    before, stored[0] = stored[0], spelt("GadgetSet")
+    follower.kind_changed(before, stored[0])
+    use_stored(())
+    assert changed == {("example.com", "Gadgetset"), ("example.com", "GadgetSet")}
