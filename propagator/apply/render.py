@@ -234,18 +234,9 @@ def _main_piece(
 ) -> Piece:
     member = differences.member
     body = _main(workload, replicas, first_ordinal, override, differences)
-    end = workload.profile.ended
-    if (
-        end is not None
-        and end.ttl
-        and not (end.ttl_when is TtlWhen.CREATED or (ended and end.ttl_when is TtlWhen.ENDED))
-    ):
-        body = dict(without(body, steps(end.ttl)))
-    for path in workload.profile.strip:
-        body = stripped(body, steps(path))
     # Decode the template only for kinds that need it.
     made = made_of(workload.profile, workload.template) if workload.profile.immutable else ""
-    main = _piece(workload, body, images=member.images, main=True, made=made)
+    main = _piece(workload, body, images=member.images, main=True, made=made, ended=ended)
     if carried := member.facts.carried:
         main.body["metadata"]["annotations"][ANNOTATION_CARRIED] = _noted(carried)
     where = workload.profile.replicas
@@ -491,8 +482,10 @@ def _piece(
     shared: bool = False,
     main: bool = False,
     made: str = "",
+    ended: bool = False,
 ) -> Piece:
     profile = profile_in(body)
+    body = _sent(body, profile, main=main, ended=ended)
     meta = body["metadata"]
     meta["name"] = meta.get("name") or workload.metadata.name
     meta["namespace"] = namespace or workload.namespace
@@ -535,6 +528,21 @@ def _piece(
         joined=profile.joined,
         ignored=ignored,
     )
+
+
+def _sent(body: dict[str, Any], profile: Profile, *, main: bool, ended: bool) -> dict[str, Any]:
+    """Return the object without what is not sent.
+
+    No end of a manifest is stored: with a TTL it would run again and again.
+    """
+    end = profile.ended
+    if end is not None and end.ttl:
+        now = end.ttl_when is TtlWhen.CREATED or (ended and end.ttl_when is TtlWhen.ENDED)
+        if not (main and now):
+            body = dict(without(body, steps(end.ttl)))
+    for path in profile.strip:
+        body = stripped(body, steps(path))
+    return body
 
 
 def _ignored(workload: Workload, body: Mapping[str, Any], *, main: bool) -> tuple[Steps, ...]:

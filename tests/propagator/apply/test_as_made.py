@@ -51,6 +51,32 @@ def again(wanted: Piece, first: Piece, **there: Any) -> Piece:
     return as_made(wanted, managed(JOBS, found), found)
 
 
+@pytest.mark.proves("KD28", "KD33")
+@pytest.mark.parametrize(
+    ("api_version", "kind", "spec"),
+    [
+        ("batch/v1", "Job", {"ttlSecondsAfterFinished": 5}),
+        ("sparkoperator.k8s.io/v1beta2", "SparkApplication", {"timeToLiveSeconds": 5}),
+        (
+            "jobset.x-k8s.io/v1alpha2",
+            "JobSet",
+            {"replicatedJobs": [{"template": {"spec": {"ttlSecondsAfterFinished": 5}}}]},
+        ),
+    ],
+)
+def test_a_manifest_is_sent_without_what_its_profile_keeps_back(
+    api_version: str, kind: str, spec: dict[str, Any]
+) -> None:
+    """Its end is not stored: once a member had forgotten it, it would run again."""
+    manifest = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "m"}, "spec": spec}
+    meta = {"namespace": "shop", "name": "bill", "uid": "u1"}
+    workload = workload_of({"metadata": meta, "spec": {"manifests": [manifest]}})
+    facts = member_facts()
+    (found,) = render(workload, replicas=1, first_ordinal=0, secrets=[], member=facts, ended=True)
+    assert "econds" not in str(found.body["spec"])
+    assert found.body["metadata"]["name"] == "m"
+
+
 @pytest.mark.proves("A1", "KD28")
 def test_a_member_may_forget_it_once_its_end_is_stored() -> None:
     before, after = piece(), piece(ended=True)
