@@ -94,7 +94,7 @@ def displaced_of(decision: Decision, workload: Workload) -> list[DisplacedShare]
     info, moves = decision.workload, decision.moving
     if not info.moving.spec.returns or info.whole or info.everywhere:
         return []
-    before, after = workload.placements, decision.placements
+    before, after = info.present, decision.placements
     known, there = workload.status.displaced, decision.snapshot.row
     names = renamed([each.cluster for each in known], decision.snapshot.clusters, there)
     found = {
@@ -125,7 +125,7 @@ def carried_of(
     names = decision.workload.moving.spec.carry
     if not names:
         return {}
-    before, after = workload.placements, decision.placements
+    before, after = decision.workload.present, decision.placements
     moved = any(replicas > before.get(cluster, 0) for cluster, replicas in after.items())
     left = {each.cluster for each in (*workload.status.leaving, *leaving)}
     left |= {c for c, replicas in before.items() if moved and after.get(c, 0) < replicas}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from machinery.api.resources import WORKLOADS
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.clock import parse_timestamp
 from tests.controller.memory import Stage
 
@@ -200,3 +200,24 @@ async def test_values_of_the_cluster_that_is_left_are_carried_on() -> None:
         assert carried() == {"savepoint": "s3://b/7"}
         stage.hub.edit(WORKLOADS, "web", {"spec": {"movement": {"carry": []}}})
         await stage.until(lambda: not carried())
+
+
+@pytest.mark.proves("KD76", "A8")
+async def test_another_name_of_its_cluster_carries_nothing_on() -> None:
+    stage = Stage()
+    stage.cluster("a")
+    async with stage.leading():
+        told = [{"name": "savepoint", "path": "status.savepoint"}]
+        how = {"distribution": "Single", "movement": {"carry": ["savepoint"]}}
+        stage.workload("web", statusFields=told, **how)  # type: ignore[arg-type]
+        await stage.until(lambda: stage.placed("web") == {"a": 2})
+        share = {"name": "a", "replicas": 2, "ready": 2, "fields": {"savepoint": "s3://b/6"}}
+        stage.hub.edit(WORKLOADS, "web", {"status": {"clusters": [share]}}, status=True)
+        await stage.calm(2)
+        body = stage.hub.read(MEMBER_CLUSTERS, "a")
+        spec = {**body["spec"], "formerNames": ["a"]}
+        meta = {"name": "paris", "labels": {}}
+        stage.hub.put(MEMBER_CLUSTERS, {**body, "metadata": meta, "spec": spec})
+        stage.hub.remove(MEMBER_CLUSTERS, "a")
+        await stage.until(lambda: stage.placed("web") == {"paris": 2})
+        assert "carried" not in stage.hub.read(WORKLOADS, "web")["status"]
