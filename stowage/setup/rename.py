@@ -226,7 +226,6 @@ def _refuse(found: RenameState, plan: Rename) -> None:
             "the same"
         )
 
-
     if found.gangs:
         raise ConfigurationError(
             f"{some(found.gangs)} may take back what ran on {plan.old} before it has run itself, "
