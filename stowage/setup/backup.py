@@ -71,6 +71,8 @@ class Backup:
         self._file = Writer(file)
         self._needed = dict[Place, None]()
         self._versions = dict[str, str]()
+        self._spaces = {home}
+        """The namespaces that are in it, or need not be."""
         self.counts = Counter[str]()
         """How many objects of each kind are in it."""
         self.left_out = list[str]()
@@ -121,13 +123,22 @@ class Backup:
         for res in (WORKLOADS, *RULES):
             async for each in self._listed(res, metadata_only=True):
                 names[each["metadata"]["namespace"]] = None
-        for name in sorted({*names} - {self._home}):
-            with suppress(NotFound):
-                self._add(NAMESPACES, await self._hub.get(NAMESPACES, name))
+        for name in sorted(names):
+            await self._space(name)
+
+    async def _space(self, name: str) -> None:
+        """Add a namespace, once: what is in it cannot be made on a hub that lacks it."""
+        if name in self._spaces:
+            return
+        self._spaces.add(name)
+        with suppress(NotFound):
+            self._add(NAMESPACES, await self._hub.get(NAMESPACES, name))
 
     async def _tenants(self) -> None:
         for name in sorted({each["metadata"]["name"] for each in tenants.bindings("any", home="")}):
-            await self._all(ROLE_BINDINGS, field_selector=f"metadata.name={name}")
+            async for each in self._listed(ROLE_BINDINGS, field_selector=f"metadata.name={name}"):
+                await self._space(each["metadata"]["namespace"])
+                self._add(ROLE_BINDINGS, each)
             with suppress(NotFound):
                 res = tenants.CLUSTER_ROLE_BINDINGS
                 self._add(res, await self._hub.get(res, name))
@@ -137,6 +148,7 @@ class Backup:
         for kind, namespace, name in self._needed:
             with suppress(NotFound):
                 found = await self._hub.get(NAMED[kind], name, namespace=namespace)
+                await self._space(namespace)
                 self._add(NAMED[kind], found)
 
     def _add(self, res: Resource, found: Json) -> None:

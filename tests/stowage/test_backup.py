@@ -129,6 +129,25 @@ async def test_a_backup_is_a_private_list_of_everything_with_statuses(tmp_path: 
     assert CANARY in file.read_text()
 
 
+@pytest.mark.proves("PK28", "PK29")
+async def test_a_namespace_comes_before_whatever_is_in_it(tmp_path: Path) -> None:
+    hub = filled()
+    for name in ("tenant", "keys", "web"):
+        hub.put(NAMESPACES, body(NAMESPACES, name))
+    binding = {"metadata": {"name": "stowage-propagator-tenant", "namespace": "tenant"}}
+    hub.put(of.ROLE_BINDINGS, body(of.ROLE_BINDINGS, "x", **binding))
+    ref = {"secretRef": {"name": "m2", "namespace": "keys"}}
+    hub.put(MEMBER_CLUSTERS, body(MEMBER_CLUSTERS, "m2", spec=ref))
+    hub.put(SECRETS, body(SECRETS, "m2", metadata={"namespace": "keys"}, data={"token": "a"}))
+    hub.put(WORKLOADS, body(WORKLOADS, "other", metadata={"namespace": "web"}, spec={}))
+    there, spaces = {SYSTEM_NAMESPACE, ""}, list[str]()
+    for each in json.loads((await written(hub, tmp_path)).read_text())["items"]:
+        if each["kind"] == "Namespace":
+            spaces.append(each["metadata"]["name"])
+        assert each["metadata"].get("namespace", "") in {*there, *spaces}
+    assert sorted(spaces) == ["keys", "shop", "tenant", "web"]
+
+
 @pytest.mark.proves("PK28")
 async def test_without_secrets_no_value_of_one_is_in_it(tmp_path: Path) -> None:
     hub = filled()
