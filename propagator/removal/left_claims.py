@@ -77,13 +77,19 @@ class LeftClaims:
     def standing(
         self, workload: Workload, told: Iterable[Mapping[str, Any]]
     ) -> list[dict[str, Any]]:
-        """Return the entries of status.kept for what was left; `told` are the previous ones."""
+        """Return the entries of status.kept for what was left.
+
+        `told` are the previous ones, by the present names of clusters.
+        """
         uid, gone = workload.uid, self._gone.get(workload.uid) or ()
         for each in told:
             key = (str(each.get("namespace", "")), str(each.get("name", "")))
             cluster = str(each.get("cluster", ""))
             if each.get("kind") == CLAIMS.kind and (cluster, key) not in gone:
-                self._noted.at(uid).setdefault(cluster, set()).add(key)
+                noted = self._noted.at(uid)
+                noted.setdefault(cluster, set()).add(key)
+                for former in self._workloads.formerly(cluster):
+                    noted[cluster] |= noted.pop(former, set())
         return [
             {"cluster": cluster, "kind": CLAIMS.kind, "namespace": space, "name": name}
             for cluster, keys in (self._noted.get(uid) or {}).items()
