@@ -53,11 +53,13 @@ def check(document: Document, shape: Shape) -> None:
 
 
 def _faults(body: Any, shape: Shape) -> Iterator[tuple[str, str]]:
-    todo: list[tuple[Any, Shape, str]] = [(body, shape, "")]
+    todo: list[tuple[Any, Shape, str, bool]] = [(body, shape, "", False)]
     while todo:
-        value, known, path = todo.pop()
+        value, known, path, entry = todo.pop()
         if isinstance(value, str) and "{{" in value and isinstance(known, str) and known in _TYPES:
             yield path, "is a template of a chart: render it first, as by `helm template`"
+        if value is None and entry:  # elsewhere it counts as absent
+            yield path, "is empty: write a value, or leave it out"
         if value is None or known is None:
             continue
         if text := _mistyped(value, known):
@@ -66,10 +68,14 @@ def _faults(body: Any, shape: Shape) -> Iterator[tuple[str, str]]:
             yield path, f"{value!r:.60} has a blank: write one name a line, with a dash before it"
         if isinstance(value, dict):
             fields = known if isinstance(known, dict) else {}
-            todo += [(v, fields.get(k, fields.get("*")), at(path, k)) for k, v in value.items()]
+            other = fields.get("*")
+            todo += [
+                (v, fields.get(k, other), at(path, k), k not in fields and isinstance(other, dict))
+                for k, v in value.items()
+            ]
         elif isinstance(value, list):
             each = known[0] if isinstance(known, list) else None
-            todo += [(v, each, f"{path}[{n}]") for n, v in enumerate(value)]
+            todo += [(v, each, f"{path}[{n}]", each is not None) for n, v in enumerate(value)]
 
 
 _NAMES = ("name", "clusterName", "clusterNames", "exclude", "clusterSets", "namespace")

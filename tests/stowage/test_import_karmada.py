@@ -781,6 +781,9 @@ def refused(tmp_path: Path, text: str) -> str:
 
 
 HEAD = "apiVersion: policy.karmada.io/v1alpha1\nkind: PropagationPolicy\nmetadata: {name: p}\n"
+PREFERENCE = HEAD.replace("policy.karmada", "scheduling.kubefed").replace(
+    "PropagationPolicy", "ReplicaSchedulingPreference"
+)
 
 
 @pytest.mark.proves("IM13")
@@ -806,6 +809,14 @@ HEAD = "apiVersion: policy.karmada.io/v1alpha1\nkind: PropagationPolicy\nmetadat
         ),
         (f"{HEAD}---\n{HEAD}", "document 2: PropagationPolicy p: metadata.name: is in"),
         (HEAD + "spec: {priority: high}", "spec.priority: a whole number, not a text"),
+        (
+            HEAD + "spec:\n  resourceSelectors:\n  -\n  - {apiVersion: v1, kind: Pod}\n",
+            "spec.resourceSelectors[0]: is empty: write a value, or leave it out",
+        ),
+        (
+            PREFERENCE + "spec: {targetKind: FederatedDeployment, clusters: {paris: }}\n",
+            "spec.clusters.paris: is empty",
+        ),
     ],
 )
 def test_wrong_input_is_named_with_its_place(tmp_path: Path, text: str, said: str) -> None:
