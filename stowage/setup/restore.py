@@ -455,8 +455,14 @@ async def accept(hub: ApiClient, names: Sequence[str], namespace: str, *, say: S
             stored = await hub.get(WORKLOADS, name, namespace=namespace)
         except NotFound as e:
             raise ConfigurationError(f"the hub has no Workload {namespace}/{name}") from e
-        if not RestoredMark.of(stored["metadata"].get("annotations") or {}).restore:
-            say(f"{namespace}/{name}: it was not restored, or is written as it is already")
+        mark = RestoredMark.of(stored["metadata"].get("annotations") or {})
+        if mark.incomplete:
+            raise ConfigurationError(
+                f"{namespace}/{name} is not complete: run the same `stowage restore FILE` again "
+                "first"
+            )
+        if not mark.restore:
+            say(f"{namespace}/{name}: it was not restored: members get the hub's version already")
             continue
         await _accept(hub, stored)
         say(f"{namespace}/{name}: members get the hub's version")

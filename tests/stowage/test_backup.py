@@ -14,12 +14,14 @@ from click.testing import CliRunner
 
 import crds
 from crds.names import (
+    ANNOTATION_RESTORED,
     LABEL_MIGRATION,
     LABEL_REGISTER,
     LABEL_WORKLOAD_UID,
     RESTORED,
     SYSTEM_NAMESPACE,
 )
+from crds.restored import RestoredMark
 from machinery.api import resources as of
 from machinery.api.resources import CONFIG_MAPS, MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
 from machinery.errors import ConfigurationError, NotFound, StowageError, Unreachable
@@ -307,6 +309,17 @@ async def test_the_restore_is_over_when_all_is_accepted_and_no_member_holds_more
     assert not await restore.note(hub, SYSTEM_NAMESPACE)  # type: ignore[arg-type] # as above
     with pytest.raises(ConfigurationError, match="no Workload shop/none"):
         await restore.accept(hub, ["none"], "shop", say=told.append)  # type: ignore[arg-type] # as above
+
+
+@pytest.mark.proves("PK32")
+async def test_a_workload_that_is_not_complete_cannot_be_accepted() -> None:
+    hub, told = bare(), list[str]()
+    mark = {"annotations": {ANNOTATION_RESTORED: str(RestoredMark.restoring("a"))}}
+    half = hub.put(WORKLOADS, body(WORKLOADS, "web", metadata=mark, spec={}))
+    with pytest.raises(ConfigurationError, match="shop/web is not complete: run the same"):
+        await restore.accept(hub, ["web"], "shop", say=told.append)  # type: ignore[arg-type] # as above
+    assert not told
+    assert hub.read(WORKLOADS, "web") == half
 
 
 @pytest.mark.proves("PK28")
