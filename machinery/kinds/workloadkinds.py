@@ -14,7 +14,7 @@ import msgspec
 from crds.admission.validation import fault_of as form_fault_of
 from crds.workloadkind import WorkloadKindValidReason
 from machinery.kinds import table
-from machinery.kinds.expressions import InvalidExpression, InvalidPath, value
+from machinery.kinds.expressions import InvalidExpression, InvalidPath, is_path, value
 from machinery.kinds.profile import Profile, kind_name, values_of
 from machinery.kinds.table import GroupKind
 from machinery.tasks import in_slices
@@ -59,7 +59,7 @@ def _reading(name: str, encoded: bytes) -> Reading:
         return Reading(None, _REASON.INVALID_PATH, fault or text)
     if fault:
         return _unusable(group, kind, _REASON.INVALID_PATH, fault)
-    profile = msgspec.convert(spec, Profile)
+    profile = msgspec.convert(_in_object(spec), Profile)
     for field, text in values_of(profile):
         try:
             if text:
@@ -69,6 +69,17 @@ def _reading(name: str, encoded: bytes) -> Reading:
         except InvalidExpression as e:
             return _unusable(group, kind, _REASON.INVALID_EXPRESSION, f"spec.{field}: {e}")
     return Reading(profile)
+
+
+def _in_object(said: Any) -> Any:
+    """Return what a spec says with each path as it is in an object: `object.spec.a` is `spec.a`."""
+    if isinstance(said, dict):
+        return {key: _in_object(each) for key, each in said.items()}
+    if isinstance(said, list):
+        return [_in_object(each) for each in said]
+    if isinstance(said, str) and said.startswith("object.") and is_path(said):
+        return said.removeprefix("object.")
+    return said
 
 
 def _unusable(group: str, kind: str, reason: WorkloadKindValidReason, fault: str) -> Reading:

@@ -9,8 +9,18 @@ import pytest
 from crds.names import LABEL_GROUP
 from machinery.kinds.groups import groups_of
 from machinery.kinds.paths import InvalidTemplate, set_at, value_at
+from machinery.kinds.readiness import judge
 from machinery.kinds.table import profile_in
-from machinery.kinds.templates import check, claims_in, pod_template, replicas_in, runs_once
+from machinery.kinds.templates import (
+    check,
+    claims_in,
+    label_places,
+    pod_template,
+    replicas_in,
+    runs_once,
+)
+from machinery.kinds.workloadkinds import WorkloadKind, reading_of
+from machinery.types.metadata import Meta
 
 
 def template(kind: str, spec: Any, api_version: str = "apps/v1") -> dict[str, Any]:
@@ -112,3 +122,22 @@ def test_what_a_suspension_would_end_for_good_is_not_suspended() -> None:
             check(profile_in(wrong), wrong)
     cluster = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": {"suspend": True}}
     check(profile_in(cluster), cluster)
+
+
+@pytest.mark.proves("KD7")
+def test_a_path_may_begin_with_the_object() -> None:
+    spec = {
+        "group": "example.com",
+        "kind": "Gear",
+        "versions": ["v1"],
+        "pods": [{"each": "object.spec.groups", "name": "key", "template": "item.template"}],
+        "ready": {"replicas": "object.status.ready", "when": ["object.status.up == true"]},
+        "suspended": "object.spec.paused",
+    }
+    found = reading_of(WorkloadKind(metadata=Meta(name="gear.example.com"), spec=spec)).profile
+    assert found is not None
+    group = {"template": {"metadata": {}, "spec": {}}}
+    body = {"spec": {"groups": {"a": group}}, "status": {"ready": 3, "up": True}}
+    assert judge(found, body).ready == 3
+    assert label_places(found, body) == [("spec", "groups", "a", "template", "metadata", "labels")]
+    assert found.suspend_path == "spec.paused"
