@@ -288,7 +288,8 @@ class AgentCredential:
             try:
                 facts = await self._ask(connection, stored)
             except (TransportError, WrongHub) as e:
-                fault = e
+                # A refused token needs another one, whichever other addresses do not answer.
+                fault = fault if isinstance(fault, Unauthorized) else e
                 continue
             self._access = HubAccess(connection, stored[NAMESPACE], facts)
             return self._access
