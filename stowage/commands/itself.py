@@ -16,7 +16,7 @@ SHELLS = ("bash", "zsh", "fish")
 @OUTPUT
 @click.pass_context
 def version(command: click.Context, hub: HubOptions, client: bool, output: str) -> None:
-    """Show the release of this command, and of both processes on the hub.
+    """Show the release of this command, and of the hub: its processes, its kinds, and its own.
 
     Exit code 1 when no hub can be asked: then the release of this command alone is on the standard
     output, and why on the standard error.

@@ -14,13 +14,26 @@ from pathlib import Path
 import pytest
 
 from machinery.clock import microtime
-from tests.stowage.plain_hub import PlainHub, hub_of
+from tests.stowage.plain_hub import Answer, PlainHub, hub_of
 
 from .conftest import Stowage
 
 pytestmark = pytest.mark.proves("Q22")
 OWN = metadata.version("stowage")
-hub = hub_of(PlainHub)
+
+
+class Hub(PlainHub):
+    """A hub that serves our kinds in two versions."""
+
+    def answer(self, path: str, query: dict[str, list[str]]) -> Answer:
+        if path == "/version":
+            return 200, {"major": "1", "gitVersion": "v1.36.3"}
+        if path == "/apis/stowage.dev" and not self.foreign:
+            return 200, {"versions": [{"version": "v1beta1"}, {"version": "v1alpha1"}]}
+        return super().answer(path, query)
+
+
+hub = hub_of(Hub)
 
 
 @pytest.fixture
@@ -45,14 +58,24 @@ def led(hub: PlainHub) -> tuple[PlainHub, str]:
 def test_the_releases_of_the_command_and_of_both_processes(
     led: tuple[PlainHub, str], stowage: Stowage
 ) -> None:
-    _, at = led
+    there, at = led
     assert stowage.succeed("version", at).splitlines() == [
         f"client       {OWN}",
         "controller   0.9.7",
-        "propagator   ?       nobody leads now",
+        "propagator   ?                   nobody leads now",
+        "kinds        v1beta1, v1alpha1",
+        "hub          v1.36.3",
     ]
     told = json.loads(stowage.succeed("version", at, "-o", "json"))
-    assert told == {"client": OWN, "controller": "0.9.7", "propagator": "?"}
+    assert told == {
+        "client": OWN,
+        "processes": {"controller": "0.9.7", "propagator": "?"},
+        "kinds": "v1beta1, v1alpha1",
+        "hub": "v1.36.3",
+    }
+    there.foreign = True
+    assert "kinds        none" in stowage.succeed("version", at)
+    assert json.loads(stowage.succeed("version", at, "-o", "json"))["kinds"] == ""
     assert f'client: "{OWN}"' in stowage.succeed("version", at, "-o", "yaml")
 
 
