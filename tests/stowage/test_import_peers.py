@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from machinery.kinds.revisions import digest_of, revision_data
+from stowage.setup import install
 from tests.stowage.importing import Files, Made, cluster, deployment, run, written
 
 OCM, WORK = "cluster.open-cluster-management.io", "work.open-cluster-management.io"
@@ -597,6 +598,8 @@ def test_a_clusters_generator_is_told_what_takes_its_place() -> None:
     noted = Made(found).noted
     paths = ("spec.generators[0].clusters", "spec.generators[1].matrix.generators[0].clusters")
     assert all("clusterDecisionResource" in noted[f"apps: {path}"] for path in paths)
+    (config, *_) = install.load("argocd/generator.yaml", namespace="argocd")
+    assert f"configMapRef: {config['metadata']['name']} " in noted[f"apps: {paths[0]}"]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ _SECRET: Table = {
 _STAYS = whole(noted("stays with Argo CD, which goes on to sync it: spec.delivery: None"))
 _GENERATOR = (
     "the clusters of a decision come by the generator clusterDecisionResource: spec.publish of a"
-    " Workload writes a ClusterDecision, and configMapRef: stowage-decisions reads it"
+    " Workload writes a ClusterDecision, and configMapRef: stowage-clusterdecisions reads it"
 )
 TABLES: Mapping[tuple[str, str], Table] = {
     (GROUP, "Application"): _STAYS,
