@@ -320,7 +320,7 @@ def import_(
     from stowage.importing import live
 
     hub = connection(kubeconfig, context)
-    space = "" if all_namespaces else asked.pop("namespace") or hub.namespace
+    space = "" if all_namespaces else asked["namespace"] or hub.namespace
     command.run(command.Asked(documents=live.read(system, hub, space), **asked))
 
 

@@ -11,7 +11,7 @@ from click.testing import Result
 
 from machinery.errors import ConfigurationError
 from stowage.importing.reading import CLUSTER_SCOPED
-from tests.stowage.importing import Files, deployment, run
+from tests.stowage.importing import Files, deployment, loaded, run
 from tests.stowage.plain_hub import serving
 from tests.stowage.test_import_karmada import beside, member, names, override, plain, policy, select
 from tests.stowage.test_import_peers import (
@@ -124,6 +124,18 @@ def test_a_hub_gives_what_its_objects_in_files_give(tmp_path: Path, system: str)
     files = Files(tmp_path)
     assert live.stdout == run("import", "-f", files.write(*hub.bodies), "--lossy").stdout
     assert live.stdout == run("import", "-f", files.write(*GIVEN[system]), "--lossy").stdout
+
+
+@pytest.mark.proves("IM4")
+def test_what_a_rule_of_all_namespaces_makes_is_in_the_one_asked_for(tmp_path: Path) -> None:
+    wide = policy(select("ConfigMap", "v1"), name="conf", kind="ClusterPropagationPolicy")
+    hub = ApiHub(wide, beside("ConfigMap", "c"), member("m1"))
+    live = imported(tmp_path, hub, "karmada", "-n", "shop", "--lossy")
+    found = {each["kind"]: each["metadata"] for each in loaded(live.stdout)}
+    assert found["Workload"] == {"name": "conf", "namespace": "shop"}
+    files = Files(tmp_path)
+    given = run("import", "-f", files.write(*hub.bodies), "-n", "shop", "--lossy")
+    assert live.stdout == given.stdout
 
 
 @pytest.mark.proves("IM4")
