@@ -20,13 +20,14 @@ from machinery.clock import microtime, timestamp
 from machinery.kinds.readiness import Readiness
 from propagator.removal.guard import least
 from propagator.status.failover import Patience, of_seen, of_silent
+from tests.controller.make import ZONE, expression, required_terms
 from tests.controller.memory import Stage
 
 QUICK = MovementConfiguration(
     not_ready_toleration_seconds=5,
     dwell_seconds=5,
     max_moving="100%",
-    brake=BrakeConfiguration(max_lost="50%", topology_key="topology.kubernetes.io/zone"),
+    brake=BrakeConfiguration(max_lost="50%", topology_key=ZONE),
 )
 THREE = ("m1", "m2", "m3")
 LOOK_SECONDS = 0.25
@@ -293,21 +294,76 @@ class Members:
 async def fleet(
     *names: str, cpu: str = "100", movement: Any = QUICK
 ) -> AsyncIterator[tuple[Stage, Members]]:
+    stage, members = unled(*names, cpu=cpu)
+    async with stage.leading(movement=movement), members.following():
+        yield stage, members
+
+
+def unled(*names: str, cpu: str = "100") -> tuple[Stage, Members]:
+    """Clusters, each a zone of its own, that no controller knows yet; nobody follows them."""
     stage = Stage()
     members = Members(stage, names or THREE)
     for name in members.names:
-        stage.cluster(name, cpu=cpu, **{"topology.kubernetes.io/zone": name})
-    async with stage.leading(movement=movement), members.following():
-        yield stage, members
+        stage.cluster(name, cpu=cpu, **{ZONE: name})
+    return stage, members
 
 
 async def web(stage: Stage, members: Members, replicas: int = 6, **spec: Any) -> None:
     """`web` of 6 over three clusters, all of it ready."""
     stage.workload("web", replicas=replicas, **{"distribution": "Divided", **spec})
     await stage.until(lambda: sum(stage.placed("web").values()) == replicas)
-    await stage.until(lambda: "web" in members.looks and members.looks["web"][-1].ready == replicas)
+    await all_ready(stage, members, "web", replicas)
     members.looks["web"].clear()
     await stage.calm(1)
+
+
+@asynccontextmanager
+async def running(
+    *names: str, replicas: int = 6, cpu: str = "100", brakes: Any = QUICK, **spec: Any
+) -> AsyncIterator[tuple[Stage, Members]]:
+    """A fleet on which all of `web` is ready."""
+    async with fleet(*names, cpu=cpu, movement=brakes) as (stage, members):
+        await web(stage, members, replicas, **spec)
+        yield stage, members
+
+
+@asynccontextmanager
+async def running_on_m1(replicas: int = 6, **spec: Any) -> AsyncIterator[tuple[Stage, Members]]:
+    """`web` is ready on m1 alone, and m2 takes it from now on."""
+    async with fleet("m1", "m2") as (stage, members):
+        cordon(stage, "m2")
+        await web(stage, members, replicas, **spec)
+        cordon(stage, "m2", on=False)
+        yield stage, members
+
+
+def cordon(stage: Stage, name: str, *, on: bool = True) -> None:
+    """kubectl cordon, and uncordon where it is not `on`."""
+    stage.hub.edit(MEMBER_CLUSTERS, name, {"spec": {"unschedulable": on}})
+
+
+async def all_ready(stage: Stage, members: Members, name: str, units: int) -> None:
+    """Wait until so many units of it are ready."""
+    await stage.until(lambda: name in members.looks and members.looks[name][-1].ready == units)
+
+
+async def tolerated_loss(stage: Stage, members: Members, name: str, **how: str) -> None:
+    """The member is lost, and Workloads tolerate that for now."""
+    members.lose(name, **how)
+    await stage.until(lambda: members.evacuation(name)[1] == "Tolerating", seconds=15)
+
+
+def rebalance(stage: Stage) -> str:
+    """Ask for a rebalance of `web`; returns the moment that stands there."""
+    moment = timestamp(stage.clock.now())
+    stage.hub.edit(WORKLOADS, "web", {"spec": {"movement": {"rebalanceAfter": moment}}})
+    return moment
+
+
+def keep_from_m1(stage: Stage) -> None:
+    """The rules of `web` name every zone but that of m1."""
+    rules = required_terms([expression(ZONE, "NotIn", "m1")])
+    stage.hub.edit(WORKLOADS, "web", {"spec": {"clusterAffinity": rules}})
 
 
 def _sorted(names: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from crds.names import ANNOTATION_UNJOIN, GIVEN_UP
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from tests.controller.memory import Stage
 
-from .movingfleet import QUICK, THREE, Members, fleet, leaving, web
+from .movingfleet import QUICK, fleet, leaving, running, unled, web
 
 EVEN = {"m1": 2, "m2": 2, "m3": 2}
 
@@ -37,8 +37,7 @@ def written(stage: Stage, name: str = "web") -> str:
 @pytest.mark.proves("A2")
 @pytest.mark.parametrize("pause", [0.0, 1.0, 4.0])
 async def test_a_membercluster_that_is_made_again_moves_nothing(pause: float) -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
+    async with running() as (stage, members):
         once(stage, replicas=3, distribution="Divided")
         await stage.until(lambda: sum(stage.placed("db").values()) == 3)
         await stage.calm(3)
@@ -56,8 +55,7 @@ async def test_a_membercluster_that_is_made_again_moves_nothing(pause: float) ->
 
 @pytest.mark.proves("A2", "M40")
 async def test_what_a_deleted_membercluster_had_leaves_as_from_a_lost_cluster() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
+    async with running() as (stage, members):
         gone = members.unregister("m1")
         began = stage.clock.monotonic()
         await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3})
@@ -95,31 +93,28 @@ async def test_what_runs_at_most_once_is_fenced_and_taken_up_again(kind: str) ->
         assert members.most_pods("db") == 2
 
 
-@pytest.mark.proves("PL16")
-async def test_nothing_moves_when_all_agents_are_silent() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
-        members.lose("m1", "m2", "m3", reason="AgentSilent")
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param("2 of 3", marks=pytest.mark.proves("A2"), id="away"),
+        pytest.param("3 of 3", marks=pytest.mark.proves("PL16"), id="all agents silent"),
+    ],
+)
+async def test_the_brake_counts_what_is_away_and_silent_agents(told: str) -> None:
+    async with running() as (stage, members):
+        if told == "2 of 3":
+            members.unregister("m1", "m2")
+        else:
+            members.lose("m1", "m2", "m3", reason="AgentSilent")
         await stage.until(lambda: stage.says("web", "Moving")[1] == "Braked", seconds=60)
-        await stage.calm(60)
-        assert stage.placed("web") == EVEN
-
-
-@pytest.mark.proves("A2")
-async def test_the_brake_counts_what_is_away() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
-        members.unregister("m1", "m2")
-        await stage.until(lambda: stage.says("web", "Moving")[1] == "Braked", seconds=60)
-        assert "2 of 3" in stage.says("web", "Moving")[2]
+        assert told in stage.says("web", "Moving")[2]
         await stage.calm(60)
         assert stage.placed("web") == EVEN
 
 
 @pytest.mark.proves("A2")
 async def test_without_a_propagator_that_looks_nothing_leaves() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
+    async with running() as (stage, members):
         members.renewing = False
         await stage.calm(20)
         members.unregister("m1")
@@ -129,10 +124,7 @@ async def test_without_a_propagator_that_looks_nothing_leaves() -> None:
 
 @pytest.mark.proves("A2")
 async def test_a_new_leader_knows_what_is_away_by_the_shares_and_waits_in_full() -> None:
-    stage = Stage()
-    members = Members(stage, THREE)
-    for name in THREE:
-        stage.cluster(name, cpu="100")
+    stage, members = unled()
     async with members.following():
         async with stage.leading(movement=QUICK):
             await web(stage, members)
@@ -147,8 +139,7 @@ async def test_a_new_leader_knows_what_is_away_by_the_shares_and_waits_in_full()
 
 @pytest.mark.proves("A2")
 async def test_a_membercluster_of_another_name_takes_the_shares_up() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
+    async with running() as (stage, members):
         gone = members.unregister("m1")
         await stage.calm(3)
         members.register(*gone.values(), name="paris")
@@ -160,8 +151,7 @@ async def test_a_membercluster_of_another_name_takes_the_shares_up() -> None:
 
 @pytest.mark.proves("A2")
 async def test_a_tainted_or_drained_cluster_goes_on_being_left_while_it_is_away() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
+    async with running() as (stage, members):
         members.stuck = {"m2", "m3"}
         members.taint("m1", "example.com/maintenance")
         await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3})
@@ -178,8 +168,7 @@ async def test_a_tainted_or_drained_cluster_goes_on_being_left_while_it_is_away(
 @pytest.mark.proves("A29")
 async def test_only_a_cluster_that_is_given_up_is_left_at_once() -> None:
     never = replace(QUICK, not_ready_toleration_seconds=-1)
-    async with fleet(movement=never) as (stage, members):
-        await web(stage, members)
+    async with running(brakes=never) as (stage, members):
         once(stage)
         await stage.until(lambda: stage.placed("db"))
         (home,) = stage.placed("db")

@@ -11,7 +11,7 @@ from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.clock import parse_timestamp
 from tests.controller.memory import Stage
 
-from .movingfleet import Members, causes, fleet, leaving, web
+from .movingfleet import Members, causes, fleet, leaving, running, web
 
 MOVEMENT = {"unhealthySeconds": 30, "maxSurge": "100%"}
 
@@ -49,8 +49,7 @@ async def crash(stage: Stage, members: Members) -> str:
 
 @pytest.mark.proves("KD71")
 async def test_by_default_nothing_leaves_a_cluster_for_its_health() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members, 4, distribution="Single")
+    async with running(replicas=4, distribution="Single") as (stage, members):
         before = stage.placed("web")
         members.sick |= set(before)
         written = len(stage.hub.read(WORKLOADS, "web")["status"]["history"])
@@ -89,8 +88,7 @@ async def test_it_leaves_place_first_and_its_cluster_is_unused_for_a_while() -> 
 
 @pytest.mark.proves("KD72")
 async def test_a_divided_one_leaves_within_its_budget_and_is_held_to_what_stays() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members, 6, movement={"unhealthySeconds": 30, "maxSurge": 1})
+    async with running(movement={**MOVEMENT, "maxSurge": 1}) as (stage, members):
         members.sick.add("m1")
         await stage.until(lambda: stage.placed("web").get("m1") == 1, seconds=60)
         assert limits(stage) == {"m1": (1, 300)}
@@ -117,8 +115,7 @@ async def test_what_was_never_ready_stays() -> None:
 
 @pytest.mark.proves("KD73")
 async def test_unhealthy_on_most_of_its_clusters_it_stays_and_says_so() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members, 6, movement=MOVEMENT)
+    async with running(movement=MOVEMENT) as (stage, members):
         before = stage.placed("web")
         members.sick |= {"m1", "m2"}
         await stage.until(

@@ -8,11 +8,9 @@ import pytest
 
 from crds.names import TAINT_DRAIN, TAINT_OUT_OF_SERVICE
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
-from machinery.clock import timestamp
 from tests.controller.memory import Stage
 
-from .movingfleet import Members, leaving
-from .test_moves import fleet, web
+from .movingfleet import Members, cordon, fleet, keep_from_m1, leaving, rebalance, web
 
 HELD = "2 replicas hold 4 claims on m1; spec.movement.data: Leave lets them go without"
 EVENLY = {"m1": 2, "m2": 2, "m3": 2}
@@ -67,15 +65,11 @@ async def test_what_has_claims_is_left_where_it_is_whatever_drives_it_away(cause
             members.lose("m1")
             members.taint("m1", TAINT_OUT_OF_SERVICE)
         elif cause == "edit":
-            rule = {"key": "topology.kubernetes.io/zone", "operator": "NotIn", "values": ["m1"]}
-            required = {"clusterSelectorTerms": [{"matchExpressions": [rule]}]}
-            affinity = {"requiredDuringSchedulingIgnoredDuringExecution": required}
-            stage.hub.edit(WORKLOADS, "web", {"spec": {"clusterAffinity": affinity}})
+            keep_from_m1(stage)
         else:
             stage.cluster("m4", cpu="1000")
             members.names = (*members.names, "m4")
-            moment = timestamp(stage.clock.now())
-            stage.hub.edit(WORKLOADS, "web", {"spec": {"movement": {"rebalanceAfter": moment}}})
+            rebalance(stage)
             await held(stage, "claims on m2", placed=EVENLY)
             return
         await held(stage, placed=EVENLY)
@@ -92,7 +86,7 @@ def both(replicas: int) -> dict[str, int]:
 @pytest.mark.parametrize("distribution", ["Single", "Duplicated"])
 async def test_a_copy_with_claims_stays_as_a_whole(distribution: str) -> None:
     async with fleet("m1", "m2") as (stage, members):
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+        cordon(stage, "m2")
         stage.workload(
             "web",
             replicas=2,
@@ -101,7 +95,7 @@ async def test_a_copy_with_claims_stays_as_a_whole(distribution: str) -> None:
             template=claims("web", "data"),
         )
         await stage.until(lambda: stage.placed("web") == {"m1": 2})
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        cordon(stage, "m2", on=False)
         members.taint("m1", TAINT_DRAIN)
         await stage.until(lambda: "2 replicas hold 2 claims" in stage.says("web", "Moving")[2])
         await stage.calm(20)
@@ -205,10 +199,7 @@ async def test_what_its_object_alone_knows_keeps_it_where_it_is(cause: str) -> N
         elif cause == "loss":
             members.lose("m1")
         else:
-            rule = {"key": "topology.kubernetes.io/zone", "operator": "NotIn", "values": ["m1"]}
-            required = {"clusterSelectorTerms": [{"matchExpressions": [rule]}]}
-            affinity = {"requiredDuringSchedulingIgnoredDuringExecution": required}
-            stage.hub.edit(WORKLOADS, "web", {"spec": {"clusterAffinity": affinity}})
+            keep_from_m1(stage)
         await held(stage, STAYS, placed=EVENLY)
         members.taint("m2", TAINT_DRAIN)  # where nothing is held
         await stage.until(lambda: "m2" not in stage.placed("web"))
@@ -237,6 +228,5 @@ async def test_a_rebalance_takes_nothing_from_where_it_stays() -> None:
         await web(stage, members, targetDeployment=None, template=ROLLOUT)
         stage.cluster("m4", cpu="1000")
         members.names = (*members.names, "m4")
-        moment = timestamp(stage.clock.now())
-        stage.hub.edit(WORKLOADS, "web", {"spec": {"movement": {"rebalanceAfter": moment}}})
+        rebalance(stage)
         await held(stage, "web stays, as", placed=EVENLY)

@@ -21,13 +21,28 @@ from tests.controller.live import deployment
 from tests.controller.make import cluster, decided, info
 from tests.controller.memory import Stage
 
-from .movingfleet import QUICK, THREE, Members, causes, fleet, leaving, web
+from .movingfleet import (
+    QUICK,
+    THREE,
+    Members,
+    all_ready,
+    causes,
+    cordon,
+    fleet,
+    keep_from_m1,
+    leaving,
+    rebalance,
+    running,
+    running_on_m1,
+    tolerated_loss,
+    unled,
+    web,
+)
 
 
 @pytest.mark.proves("M1", "M2")
 async def test_all_units_leave_a_cluster_with_a_taint_and_as_many_are_ready_all_the_time() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
+    async with running() as (stage, members):
         assert stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}
         members.taint("m1", "example.com/maintenance")
         await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3})
@@ -43,8 +58,7 @@ async def test_all_units_leave_a_cluster_with_a_taint_and_as_many_are_ready_all_
 @pytest.mark.proves("M3", "M4", "M5")
 async def test_a_toleration_keeps_units_for_its_seconds_or_for_ever() -> None:
     tolerates = {"key": "example.com/a", "operator": "Exists", "effect": "NoExecute"}
-    async with fleet() as (stage, members):
-        await web(stage, members, tolerations=[{**tolerates, "tolerationSeconds": 10}])
+    async with running(tolerations=[{**tolerates, "tolerationSeconds": 10}]) as (stage, members):
         written = stage.hub.read(WORKLOADS, "web")["status"]["decision"]["time"]
         members.taint("m1", "example.com/a")
         await stage.calm(8)
@@ -70,10 +84,7 @@ async def test_a_toleration_keeps_units_for_its_seconds_or_for_ever() -> None:
 @pytest.mark.proves("M7")
 async def test_a_new_leader_goes_on_with_the_time_of_the_last_one() -> None:
     tolerates = {"key": "example.com/a", "operator": "Exists", "effect": "NoExecute"}
-    stage = Stage()
-    members = Members(stage, THREE)
-    for name in THREE:
-        stage.cluster(name, cpu="100")
+    stage, members = unled()
     async with members.following():
         async with stage.leading(movement=QUICK):
             await web(stage, members, tolerations=[{**tolerates, "tolerationSeconds": 10}])
@@ -86,27 +97,16 @@ async def test_a_new_leader_goes_on_with_the_time_of_the_last_one() -> None:
 
 
 @pytest.mark.proves("M11")
-async def test_no_more_units_move_at_once_than_the_surge_lets() -> None:
-    async with fleet("m1", "m2") as (stage, members):
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
-        await web(stage, members, movement={"maxSurge": 1, "maxUnavailable": 0})
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+async def test_no_more_units_move_at_once_than_the_surge_lets_and_one_write_is_each_step() -> None:
+    """The write that ends a step begins the next one."""
+    async with running_on_m1(movement={"maxSurge": 1, "maxUnavailable": 0}) as (stage, members):
+        before = len(stage.hub.requests)
         members.taint("m1", TAINT_DRAIN)
         await stage.until(lambda: stage.placed("web") == {"m2": 6}, seconds=60)
         await stage.until(lambda: members.looks["web"][-1].pods == 6)
         assert members.most_pods("web") == 7
         assert members.least_ready("web") == 6
         assert set(causes(stage, "web")[1:]) == {"Drained"}
-
-
-@pytest.mark.proves("M11")
-async def test_the_write_that_ends_a_step_begins_the_next_one() -> None:
-    async with fleet("m1", "m2") as (stage, members):
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
-        await web(stage, members, movement={"maxSurge": 1, "maxUnavailable": 0})
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
-        before = len(stage.hub.requests)
-        members.taint("m1", TAINT_DRAIN)
         await stage.until(lambda: stage.says("web", "Moving")[1] == "Settled", seconds=60)
         patches = [
             body["status"]
@@ -131,12 +131,12 @@ async def test_what_has_left_a_cluster_has_no_other_workload_decided_again(
 
     monkeypatch.setattr(Scheduler, "schedule_one", noted)
     async with fleet("m1", "m2") as (stage, members):
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+        cordon(stage, "m2")
         await web(stage, members, movement={"maxSurge": 1, "maxUnavailable": 0})
         ever = {"key": "example.com/a", "operator": "Exists", "effect": "NoExecute"}
         stage.workload("ever", tolerations=[ever])
         await stage.until(lambda: stage.placed("ever") == {"m1": 2})
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        cordon(stage, "m2", on=False)
         members.taint("m1", "example.com/a")
         await stage.until(lambda: members.evacuation("m1")[1] == "Tainted")
         await stage.calm(1)
@@ -148,8 +148,7 @@ async def test_what_has_left_a_cluster_has_no_other_workload_decided_again(
 
 @pytest.mark.proves("M12", "M13")
 async def test_a_unit_without_another_place_stays_and_goes_once_there_is_one() -> None:
-    async with fleet("m1", "m2", cpu="4") as (stage, members):
-        await web(stage, members)
+    async with running("m1", "m2", cpu="4") as (stage, members):
         before = stage.placed("web")
         members.taint("m1", TAINT_DRAIN)
         await stage.until(lambda: stage.placed("web")["m2"] == 4)
@@ -222,10 +221,7 @@ async def test_a_move_that_no_cluster_sets_off_tells_of_units_that_do_not_become
     edit: dict[str, Any],
 ) -> None:
     """Nothing else has the Workload decided again by then."""
-    async with fleet("m1", "m2") as (stage, members):
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
-        await web(stage, members, 4)
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+    async with running_on_m1(4) as (stage, members):
         members.stuck.add("m2")
         stage.hub.edit(WORKLOADS, "web", {"spec": edit})
         await stage.until(lambda: "m2" in stage.placed("web"))
@@ -234,10 +230,7 @@ async def test_a_move_that_no_cluster_sets_off_tells_of_units_that_do_not_become
 
 @pytest.mark.proves("M18", "M19")
 async def test_edits_in_the_middle_of_a_move() -> None:
-    async with fleet("m1", "m2") as (stage, members):
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
-        await web(stage, members, 4, movement={"maxSurge": 2})
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+    async with running_on_m1(4, movement={"maxSurge": 2}) as (stage, members):
         members.stuck.add("m2")
         members.taint("m1", TAINT_DRAIN)
         await stage.until(lambda: stage.placed("web") == {"m1": 2, "m2": 2})
@@ -252,10 +245,7 @@ async def test_edits_in_the_middle_of_a_move() -> None:
 
 @pytest.mark.proves("M23", "M24")
 async def test_an_end_of_the_drain_in_the_middle_takes_the_rest_back() -> None:
-    async with fleet("m1", "m2") as (stage, members):
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
-        await web(stage, members, 8)
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+    async with running_on_m1(8) as (stage, members):
         members.taint("m1", TAINT_DRAIN)
         await stage.until(lambda: stage.placed("web").get("m2", 0) > 2, seconds=60)
         members.stuck.add("m2")
@@ -272,8 +262,7 @@ async def test_an_end_of_the_drain_in_the_middle_takes_the_rest_back() -> None:
 
 @pytest.mark.proves("M25")
 async def test_of_two_drained_clusters_what_fits_moves_and_nothing_moves_twice() -> None:
-    async with fleet(cpu="4") as (stage, members):
-        await web(stage, members)
+    async with running(cpu="4") as (stage, members):
         members.taint("m1", TAINT_DRAIN)
         members.taint("m2", TAINT_DRAIN)
         await stage.until(lambda: stage.placed("web").get("m3") == 4)
@@ -292,10 +281,8 @@ async def test_of_two_drained_clusters_what_fits_moves_and_nothing_moves_twice()
 async def test_a_lost_cluster_is_left_once_its_toleration_ends_and_all_at_once(
     reason: str,
 ) -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members, movement={"maxSurge": 1})
-        members.lose("m1", reason=reason)
-        await stage.until(lambda: members.evacuation("m1")[1] == "Tolerating", seconds=15)
+    async with running(movement={"maxSurge": 1}) as (stage, members):
+        await tolerated_loss(stage, members, "m1", reason=reason)
         assert stage.placed("web")["m1"] == 2
         await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3}, seconds=20)
         assert leaving(stage, "web") == {"m1": (2, "ClusterLost")}
@@ -308,10 +295,8 @@ async def test_a_lost_cluster_is_left_once_its_toleration_ends_and_all_at_once(
 @pytest.mark.proves("A10")
 @pytest.mark.parametrize("seconds", [600, -600])
 async def test_a_wall_clock_that_is_wrong_ends_no_toleration(seconds: int) -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
-        members.lose("m1")
-        await stage.until(lambda: members.evacuation("m1")[1] == "Tolerating", seconds=15)
+    async with running() as (stage, members):
+        await tolerated_loss(stage, members, "m1")
         lost = stage.clock.monotonic()
         stage.set_clock(seconds)
         await stage.until(lambda: "m1" not in stage.placed("web"), seconds=20)
@@ -320,10 +305,8 @@ async def test_a_wall_clock_that_is_wrong_ends_no_toleration(seconds: int) -> No
 
 @pytest.mark.proves("M33")
 async def test_nothing_is_lost_while_no_propagator_looks() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
-        members.lose("m1")
-        await stage.until(lambda: members.evacuation("m1")[1] == "Tolerating", seconds=15)
+    async with running() as (stage, members):
+        await tolerated_loss(stage, members, "m1")
         members.renewing = False
         await stage.calm(60)
         assert stage.placed("web")["m1"] == 2
@@ -339,15 +322,11 @@ async def test_nothing_is_lost_while_no_propagator_looks() -> None:
 @pytest.mark.proves("M34")
 async def test_after_an_outage_of_the_hub_the_toleration_begins_with_the_new_terms() -> None:
     patient = replace(QUICK, not_ready_toleration_seconds=20)
-    stage = Stage()
-    members = Members(stage, THREE)
-    for name in THREE:
-        stage.cluster(name, cpu="100")
+    stage, members = unled()
     async with members.following():
         async with stage.leading(movement=patient):
             await web(stage, members)
-            members.lose("m1")
-            await stage.until(lambda: members.evacuation("m1")[1] == "Tolerating", seconds=15)
+            await tolerated_loss(stage, members, "m1")
             await stage.calm(10)
         members.renewing = False  # neither process reaches the hub
         await stage.calm(200)
@@ -371,8 +350,7 @@ async def test_after_an_outage_of_the_hub_the_toleration_begins_with_the_new_ter
     ],
 )
 async def test_a_fault_of_our_own_is_no_loss(reason: str) -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
+    async with running() as (stage, members):
         members.lose("m1", reason=reason)
         await stage.calm(60)
         assert stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}
@@ -382,10 +360,8 @@ async def test_a_fault_of_our_own_is_no_loss(reason: str) -> None:
 @pytest.mark.proves("M37", "M38")
 async def test_edits_while_a_cluster_is_lost() -> None:
     patient = replace(QUICK, not_ready_toleration_seconds=600)
-    async with fleet(movement=patient) as (stage, members):
-        await web(stage, members)
-        members.lose("m1")
-        await stage.until(lambda: members.evacuation("m1")[1] == "Tolerating", seconds=15)
+    async with running(brakes=patient) as (stage, members):
+        await tolerated_loss(stage, members, "m1")
         stage.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 9}})
         await stage.until(lambda: sum(stage.placed("web").values()) == 9)
         assert stage.placed("web")["m1"] == 2
@@ -396,8 +372,7 @@ async def test_edits_while_a_cluster_is_lost() -> None:
 
 @pytest.mark.proves("M39", "M45")
 async def test_a_loss_without_room_keeps_the_units_on_paper() -> None:
-    async with fleet(cpu="2") as (stage, members):
-        await web(stage, members)
+    async with running(cpu="2") as (stage, members):
         members.lose("m1")
         await stage.until(lambda: stage.says("web", "Moving")[1] == "NoRoom", seconds=30)
         assert stage.placed("web") == {"m1": 2, "m2": 2, "m3": 2}
@@ -411,12 +386,12 @@ async def test_a_loss_without_room_keeps_the_units_on_paper() -> None:
 @pytest.mark.proves("M41")
 async def test_higher_priorities_are_placed_first() -> None:
     async with fleet("m1", "m2", cpu="20") as (stage, members):
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+        cordon(stage, "m2")
         for number in range(10):
             stage.workload(f"w{number}", priority=number, distribution="Divided")
         await stage.until(lambda: all(stage.placed(f"w{n}") == {"m1": 2} for n in range(10)))
         stage.workload("big", replicas=10, distribution="Divided", targetCluster={"name": "m2"})
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        cordon(stage, "m2", on=False)
         await stage.until(lambda: stage.placed("big") == {"m2": 10})
         members.lose("m1")
         await stage.until(lambda: stage.placed("w9") == {"m2": 2}, seconds=30)
@@ -427,8 +402,7 @@ async def test_higher_priorities_are_placed_first() -> None:
 
 @pytest.mark.proves("M35", "M42")
 async def test_more_lost_clusters_than_the_brake_lets_move_nothing() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
+    async with running() as (stage, members):
         members.lose("m1", "m2")
         await stage.until(lambda: members.evacuation("m1")[1] == "Braked", seconds=15)
         await stage.calm(60)
@@ -446,8 +420,7 @@ async def test_more_lost_clusters_than_the_brake_lets_move_nothing() -> None:
 
 @pytest.mark.proves("M45", "M46", "M47")
 async def test_what_is_back_has_its_units_again_after_the_dwell() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
+    async with running() as (stage, members):
         members.lose("m1")
         await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3}, seconds=30)
         await stage.until(lambda: members.looks["web"][-1].ready == 6)
@@ -465,8 +438,7 @@ async def test_what_is_back_has_its_units_again_after_the_dwell() -> None:
 
 @pytest.mark.proves("M46")
 async def test_units_whose_successors_are_not_ready_are_their_clusters_again() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
+    async with running() as (stage, members):
         members.stuck |= {"m2", "m3"}
         members.lose("m1")
         await stage.until(lambda: stage.placed("web") == {"m2": 3, "m3": 3}, seconds=30)
@@ -480,8 +452,7 @@ async def test_units_whose_successors_are_not_ready_are_their_clusters_again() -
 @pytest.mark.proves("M47")
 @pytest.mark.parametrize("spec", [{"movement": {"returns": False}}, {"distribution": "Single"}])
 async def test_what_shall_not_return_stays(spec: dict[str, Any]) -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members, **spec)
+    async with running(**spec) as (stage, members):
         home = min(stage.placed("web"))
         members.lose(home)
         await stage.until(lambda: home not in stage.placed("web"), seconds=30)
@@ -494,8 +465,7 @@ async def test_what_shall_not_return_stays(spec: dict[str, Any]) -> None:
 
 @pytest.mark.proves("M48")
 async def test_a_flapping_cluster_dwells_longer_each_time() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
+    async with running() as (stage, members):
         for _ in range(3):
             members.lose("m1")
             await stage.calm(12)
@@ -515,29 +485,11 @@ async def test_a_flapping_cluster_dwells_longer_each_time() -> None:
 
 @pytest.mark.proves("M49")
 async def test_nothing_returns_to_where_the_plan_wants_nothing_any_more() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
+    async with running() as (stage, members):
         members.lose("m1")
         await stage.until(lambda: "m1" not in stage.placed("web"), seconds=30)
         await stage.calm(3)
-        spec = {
-            "clusterAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "clusterSelectorTerms": [
-                        {
-                            "matchExpressions": [
-                                {
-                                    "key": "topology.kubernetes.io/zone",
-                                    "operator": "NotIn",
-                                    "values": ["m1"],
-                                }
-                            ]
-                        }
-                    ]
-                }
-            }
-        }
-        stage.hub.edit(WORKLOADS, "web", {"spec": spec})
+        keep_from_m1(stage)
         members.back("m1")
         await stage.calm(40)
         assert stage.placed("web") == {"m2": 3, "m3": 3}
@@ -557,11 +509,16 @@ def stateful(**spec: Any) -> dict[str, Any]:
     return {"targetDeployment": None, "template": template, "distribution": "Divided", **spec}
 
 
+async def database(stage: Stage, members: Members) -> None:
+    """`db` of 6 that run at most once each, all of it ready."""
+    stage.workload("db", replicas=6, **stateful())
+    await all_ready(stage, members, "db", 6)
+
+
 @pytest.mark.proves("M51", "M57")
 async def test_a_unit_that_runs_at_most_once_is_gone_before_it_is_made_elsewhere() -> None:
     async with fleet() as (stage, members):
-        stage.workload("db", replicas=6, **stateful())
-        await stage.until(lambda: members.looks.get("db") and members.looks["db"][-1].ready == 6)
+        await database(stage, members)
         members.looks["db"].clear()
         members.taint("m1", TAINT_DRAIN)
         await stage.until(lambda: stage.placed("db").get("m1", 0) == 0, seconds=60)
@@ -574,8 +531,7 @@ async def test_a_unit_that_runs_at_most_once_is_gone_before_it_is_made_elsewhere
 @pytest.mark.proves("M52", "M53")
 async def test_of_a_lost_cluster_it_moves_only_once_a_person_says_that_nothing_runs_there() -> None:
     async with fleet() as (stage, members):
-        stage.workload("db", replicas=6, **stateful())
-        await stage.until(lambda: members.looks.get("db") and members.looks["db"][-1].ready == 6)
+        await database(stage, members)
         members.lose("m1")
         await stage.until(lambda: stage.says("db", "Moving")[1] == "AwaitingFencing", seconds=30)
         await stage.calm(600)
@@ -590,14 +546,12 @@ async def test_of_a_lost_cluster_it_moves_only_once_a_person_says_that_nothing_r
 @pytest.mark.proves("Q2")
 async def test_a_standing_move_says_a_time_of_day_and_begins_with_its_cause() -> None:
     async with fleet() as (stage, members):
-        stage.workload("db", replicas=6, **stateful())
-        await stage.until(lambda: members.looks.get("db") and members.looks["db"][-1].ready == 6)
+        await database(stage, members)
         members.taint("m1", TAINT_DRAIN)
         await stage.until(lambda: stage.says("db", "Moving")[1] == "Settled", seconds=60)
         await stage.calm(600)
         lost = stage.clock.now()
-        members.lose("m2")
-        await stage.until(lambda: members.evacuation("m2")[1] == "Tolerating", seconds=15)
+        await tolerated_loss(stage, members, "m2")
         said = members.evacuation("m2")[2]
         leaves = re.search(r"Workloads leave it at (\S+Z), unless it is back", said)
         assert leaves is not None
@@ -614,9 +568,7 @@ async def test_a_standing_move_says_a_time_of_day_and_begins_with_its_cause() ->
 async def test_a_copy_that_is_dropped_waits_for_no_budget_of_the_fleet() -> None:
     async with fleet(movement=replace(QUICK, max_moving=1)) as (stage, members):
         stage.workload("each", replicas=4, distribution="Duplicated")
-        await stage.until(
-            lambda: members.looks.get("each") and members.looks["each"][-1].ready == 12
-        )
+        await all_ready(stage, members, "each", 12)
         members.taint("m1", TAINT_DRAIN)
         await stage.until(lambda: members.evacuation("m1")[1] == "Drained", seconds=60)
         assert stage.placed("each") == {"m2": 4, "m3": 4}
@@ -626,7 +578,7 @@ async def test_a_copy_that_is_dropped_waits_for_no_budget_of_the_fleet() -> None
 async def test_a_single_workload_stays_where_a_drain_took_it_as_the_help_of_undo_says() -> None:
     async with fleet() as (stage, members):
         stage.workload("one", replicas=2, distribution="Single")
-        await stage.until(lambda: members.looks.get("one") and members.looks["one"][-1].ready == 2)
+        await all_ready(stage, members, "one", 2)
         (home,) = stage.placed("one")
         members.taint(home, TAINT_DRAIN)
         await stage.until(lambda: home not in stage.placed("one"), seconds=60)
@@ -646,12 +598,12 @@ async def test_a_single_workload_stays_where_a_drain_took_it_as_the_help_of_undo
 async def test_no_more_units_of_the_fleet_move_than_may() -> None:
     few = replace(QUICK, max_moving=3)
     async with fleet("m1", "m2", movement=few) as (stage, members):
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+        cordon(stage, "m2")
         for number in range(6):
             stage.workload(f"w{number}", replicas=2, distribution="Divided")
         await stage.until(lambda: all(stage.placed(f"w{n}") == {"m1": 2} for n in range(6)))
         await stage.calm(3)
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+        cordon(stage, "m2", on=False)
         members.stuck.add("m2")
         members.taint("m1", TAINT_DRAIN)
         await stage.calm(15)
@@ -667,14 +619,10 @@ async def test_no_more_units_of_the_fleet_move_than_may() -> None:
 
 @pytest.mark.proves("M59", "M61")
 async def test_a_rebalance_moves_to_the_shares_of_a_fresh_plan_once() -> None:
-    async with fleet("m1", "m2") as (stage, members):
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
-        await web(stage, members, 12)
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+    async with running_on_m1(12) as (stage, members):
         await stage.calm(30)
         assert stage.placed("web") == {"m1": 12}
-        asked = "2026-01-01T00:00:00Z"
-        stage.hub.edit(WORKLOADS, "web", {"spec": {"movement": {"rebalanceAfter": asked}}})
+        asked = rebalance(stage)
         await stage.until(lambda: stage.placed("web") == {"m1": 6, "m2": 6}, seconds=60)
         await stage.until(lambda: stage.says("web", "Moving")[1] == "Settled")
         assert stage.hub.read(WORKLOADS, "web")["status"]["rebalanced"] == asked
@@ -685,10 +633,7 @@ async def test_a_rebalance_moves_to_the_shares_of_a_fresh_plan_once() -> None:
 
 @pytest.mark.proves("M62")
 async def test_a_restart_at_rest_writes_nothing() -> None:
-    stage = Stage()
-    members = Members(stage, THREE)
-    for name in THREE:
-        stage.cluster(name, cpu="100")
+    stage, members = unled()
     async with members.following():
         async with stage.leading(movement=QUICK):
             await web(stage, members)
@@ -704,15 +649,12 @@ async def test_a_restart_at_rest_writes_nothing() -> None:
 
 @pytest.mark.proves("M21")
 async def test_whoever_leads_next_goes_on_with_a_drain_that_is_half_done() -> None:
-    stage = Stage()
-    members = Members(stage, ("m1", "m2"))
-    for name in members.names:
-        stage.cluster(name, cpu="100")
-    stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
+    stage, members = unled("m1", "m2")
+    cordon(stage, "m2")
     async with members.following():
         async with stage.leading(movement=QUICK):
             await web(stage, members, movement={"maxSurge": 1})
-            stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+            cordon(stage, "m2", on=False)
             members.taint("m1", TAINT_DRAIN)
             await stage.until(lambda: stage.placed("web").get("m2", 0) >= 2)
         assert stage.placed("web")["m1"] > 0
@@ -726,8 +668,7 @@ async def test_whoever_leads_next_goes_on_with_a_drain_that_is_half_done() -> No
 
 @pytest.mark.proves("M63")
 async def test_rules_that_exclude_every_cluster_move_nothing() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
+    async with running() as (stage, _):
         stage.hub.edit(WORKLOADS, "web", {"spec": {"clusterSelector": {"zone": "typo"}}})
         await stage.until(lambda: stage.says("web", "Moving")[1] == "NoRoom")
         await stage.calm(30)
@@ -737,8 +678,7 @@ async def test_rules_that_exclude_every_cluster_move_nothing() -> None:
 
 @pytest.mark.proves("M65")
 async def test_a_toleration_of_everything_stays_whatever_comes() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members, tolerations=[{"operator": "Exists"}])
+    async with running(tolerations=[{"operator": "Exists"}]) as (stage, members):
         members.taint("m1", TAINT_DRAIN)
         members.lose("m2")
         await stage.calm(60)
@@ -747,10 +687,7 @@ async def test_a_toleration_of_everything_stays_whatever_comes() -> None:
 
 
 async def test_controllers_that_judge_otherwise_wage_no_war_of_writes() -> None:
-    stage = Stage()
-    members = Members(stage, THREE)
-    for name in THREE:
-        stage.cluster(name, cpu="100")
+    stage, members = unled()
     other = replace(default_profile(), scheduler_name="other")
     never = replace(QUICK, not_ready_toleration_seconds=-1)
     async with members.following(), stage.leading(movement=QUICK):
@@ -767,8 +704,7 @@ async def test_controllers_that_judge_otherwise_wage_no_war_of_writes() -> None:
 async def test_a_brake_in_the_middle_lets_nothing_begin_and_ends_by_a_persons_word() -> None:
     few = replace(QUICK, max_moving=1)
     names = ("m1", "m2", "m3", "m4")
-    async with fleet(*names, movement=few) as (stage, members):
-        await web(stage, members, 8)
+    async with running(*names, brakes=few, replicas=8) as (stage, members):
         members.stuck |= {"m2", "m3", "m4"}
         members.lose("m1")
         await stage.until(lambda: stage.placed("web")["m1"] == 1, seconds=30)
@@ -809,10 +745,7 @@ async def test_a_cron_job_and_a_daemon_set() -> None:
 
 @pytest.mark.proves("M17")
 async def test_an_edit_of_the_template_in_the_middle_of_a_move_keeps_the_budgets() -> None:
-    async with fleet("m1", "m2") as (stage, members):
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
-        await web(stage, members, 8, movement={"maxSurge": 1})
-        stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": False}})
+    async with running_on_m1(8, movement={"maxSurge": 1}) as (stage, members):
         members.taint("m1", TAINT_DRAIN)
         await stage.until(lambda: stage.placed("web").get("m2", 0) >= 2, seconds=30)
         newer = deployment("web", "1")
@@ -826,8 +759,7 @@ async def test_an_edit_of_the_template_in_the_middle_of_a_move_keeps_the_budgets
 
 @pytest.mark.proves("CT21")
 async def test_events_and_metrics_tell_of_moves() -> None:
-    async with fleet() as (stage, members):
-        await web(stage, members)
+    async with running() as (stage, members):
         members.taint("m1", TAINT_DRAIN)
         await stage.until(lambda: stage.hub.events("Drained"))
         told = {each["reason"] for each in stage.hub.events()}

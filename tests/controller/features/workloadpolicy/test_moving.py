@@ -6,8 +6,7 @@ import pytest
 
 from crds.names import LABEL_POLICY, TAINT_DRAIN
 from machinery.api.resources import WORKLOAD_POLICIES, WORKLOADS
-from tests.controller.features.evacuation.movingfleet import leaving
-from tests.controller.features.evacuation.test_moves import fleet
+from tests.controller.features.evacuation.movingfleet import fleet, leaving
 
 QUOTA = 4
 ZONE = "topology.kubernetes.io/zone"
