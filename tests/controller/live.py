@@ -17,8 +17,6 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import crds
 from controller.app import WORKERS, Controller, ControllerSettings
 from controller.framework.runtime.feature import Feature
@@ -473,31 +471,6 @@ async def shown(world: World, summary: str, *, policy: str = "demo") -> dict[str
 
     await until(says, what=lambda: latest)
     return latest
-
-
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths of all patches from now on."""
-    asked, request = list[str](), ApiClient.request
-
-    async def counting(self: ApiClient, method: str, path: str, **how: Any) -> bytes:
-        if method == "PATCH":
-            asked.append(path)
-        return await request(self, method, path, **how)
-
-    monkeypatch.setattr(ApiClient, "request", counting)
-    return asked
-
-
-async def at_rest(asked: Sequence[str], part: str) -> None:
-    """Return once three seconds went by without a request to such a path."""
-    before = -1
-
-    def silent() -> bool:
-        nonlocal before
-        seen, before = before, sum(part in path for path in asked)
-        return seen == before
-
-    await until(silent, seconds=10, every=3)
 
 
 def configured(

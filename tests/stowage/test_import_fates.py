@@ -26,7 +26,6 @@ VALUES: Mapping[str, Any] = {
     "object": {"a": "b"},
     "any": "x",
 }
-VERSIONS = {"cluster.open-cluster-management.io": "v1beta1"}
 
 
 def whole(shape: Any) -> Any:

@@ -20,7 +20,6 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
     max_leaves=8,
 )
-OBJECTS = st.dictionaries(WORDS, VALUES, max_size=4)
 
 
 class Teller:

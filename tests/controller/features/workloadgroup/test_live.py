@@ -102,13 +102,6 @@ async def report(world: World, name: str, state: str = "Running", **counts: int)
     await world.edit(name, {"status": {"clusters": entries}}, status=True)
 
 
-async def events(world: World, reason: str) -> list[Mapping[str, Any]]:
-    """Events of that reason about the group batch, as it is now."""
-    found = await world.client.get(WORKLOAD_GROUPS, "batch", namespace=world.namespace)
-    uid = found["metadata"]["uid"]
-    return [each for each in await world.events_about(uid) if each["reason"] == reason]
-
-
 def reason(status: Mapping[str, Any]) -> str:
     return str(condition(status, "Scheduled")["reason"])
 

@@ -86,11 +86,6 @@ def info(
     return workload_info(msgspec.convert(body, Workload))
 
 
-def asked(of: WorkloadInfo, **changed: Any) -> WorkloadInfo:
-    """The same Workload as the next decision finds it."""
-    return replace(of, **changed)
-
-
 def world(*bodies: WorkloadSpread | WorkloadPolicy) -> PlacementIndex:
     """An index that knows these."""
     index = PlacementIndex([Tally(), Spreads()])
