@@ -68,11 +68,16 @@ async def _settle() -> None:
 
 
 class Stage:
-    """The hub, the clock, and what tests ask of both. Everything lies in the namespace shop."""
+    """The hub, the clock, and what tests ask of both. Everything lies in the namespace shop.
 
-    def __init__(self) -> None:
+    It begins with clusters of these names, which are alike.
+    """
+
+    def __init__(self, *clusters: str, **alike: str) -> None:
         self.clock = _Clock()
         self.hub = MemoryHub(clock=self.clock)
+        for name in clusters:
+            self.cluster(name, **alike)
 
     def set_clock(self, seconds: float) -> None:
         """Somebody sets the wall clock that far ahead; the hub has told the time by then."""

@@ -195,8 +195,7 @@ async def test_room_readiness_rules_and_labels_wake_those_they_help() -> None:
 
 
 async def test_an_edit_that_placement_does_not_read_is_observed_and_moves_nothing() -> None:
-    stage = Stage()
-    stage.cluster("a")
+    stage = Stage("a")
     async with stage.leading():
         stage.workload("demo")
         await stage.until(lambda: stage.placed("demo"))

@@ -112,8 +112,7 @@ async def test_the_order_of_the_filters_is_in_the_debug_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="controller.scheduler")
-    stage = Stage()
-    stage.cluster("member-1")
+    stage = Stage("member-1")
     order = ["ClusterResources", "ClusterReady", "AllowedKinds"]
     names = {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in order]}
     async with stage.configured(configured(tmp_path, {"filter": names})):

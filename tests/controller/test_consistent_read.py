@@ -101,8 +101,7 @@ async def test_quota_that_its_predecessor_gave_away_is_not_given_again(
 
 
 async def test_a_cluster_that_went_is_known_to_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage()
-    stage.cluster("a")
+    stage = Stage("a")
     async with standing_by(stage, monkeypatch) as controller:
         release = stage.hub.hold(MEMBER_CLUSTERS)
         stage.hub.remove(MEMBER_CLUSTERS, "a")
@@ -119,8 +118,7 @@ async def test_who_does_not_come_up_to_it_gives_the_lease_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("controller.app.SURRENDER_SECONDS", 5.0)
-    stage = Stage()
-    stage.cluster("a")
+    stage = Stage("a")
     async with standing_by(stage, monkeypatch) as controller:
         release = stage.hub.hold(WORKLOADS)
         stage.workload("demo")
@@ -134,8 +132,7 @@ async def test_who_does_not_come_up_to_it_gives_the_lease_up(
 async def test_each_kind_is_asked_for_once_and_again_where_the_hub_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stage = Stage()
-    stage.cluster("a")
+    stage = Stage("a")
     stage.workload("demo")
     async with standing_by(stage, monkeypatch):
         kinds = (WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_POLICIES)

@@ -155,8 +155,7 @@ def test_two_thousand_workloads_have_the_series_of_one() -> None:
 
 @pytest.mark.proves("CT16")
 async def test_decisions_on_more_workloads_bring_no_series() -> None:
-    stage = Stage()
-    stage.cluster("c1", cpu="30")
+    stage = Stage("c1", cpu="30")
     async with stage.leading():
         for name in ("fits", "large"):
             stage.workload(name, replicas=1, cpu="1" if name == "fits" else "64")

@@ -30,9 +30,7 @@ def told(stage: Stage, **starts: int | None) -> None:
 
 @pytest.mark.proves("A4", "KD49", "KD52")
 async def test_ranges_come_with_the_placements_and_are_put_right_by_what_runs() -> None:
-    stage = Stage()
-    for name in ("m1", "m2"):
-        stage.cluster(name, cpu="100")
+    stage = Stage("m1", "m2", cpu="100")
     template = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",

@@ -19,8 +19,7 @@ def holder(stage: Stage) -> str:
 async def test_a_leader_whose_view_stays_stale_gives_up_the_lease(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stage = Stage()
-    stage.cluster("a", cpu="4")
+    stage = Stage("a", cpu="4")
     async with stage.leading() as controller:
         stage.workload("before")
         await stage.until(lambda: stage.placed("before"))
@@ -44,8 +43,7 @@ async def test_one_that_went_blind_while_it_waited_for_the_lease_does_not_keep_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Who waits for its turn for hours may see nothing any more when that comes."""
-    stage = Stage()
-    stage.cluster("a", cpu="4")
+    stage = Stage("a", cpu="4")
     holders: list[str] = []
     sees = Controller.unready
 

@@ -18,8 +18,7 @@ def patches(stage: Stage, name: str) -> int:
 
 @pytest.mark.proves("L3")
 async def test_a_conflict_while_the_watch_is_behind_costs_one_look_and_one_write() -> None:
-    stage = Stage()
-    stage.cluster("a", cpu="4")
+    stage = Stage("a", cpu="4")
     for number in range(20):
         stage.workload(f"big{number}", cpu="8")
     release: list[Callable[[], None]] = []
@@ -50,8 +49,7 @@ async def test_a_conflict_while_the_watch_is_behind_costs_one_look_and_one_write
 
 @pytest.mark.proves("L3")
 async def test_one_that_is_always_beaten_keeps_its_back_off() -> None:
-    stage = Stage()
-    stage.cluster("a", cpu="4")
+    stage = Stage("a", cpu="4")
     stage.workload("big", cpu="8")
     writes = count(1)
 
@@ -76,8 +74,7 @@ async def test_one_that_is_always_beaten_keeps_its_back_off() -> None:
 @pytest.mark.proves("L3")
 async def test_what_a_beaten_decision_does_not_take_again_is_announced() -> None:
     """Who was refused because of it, while its write was under way, must hear of that."""
-    stage = Stage()
-    stage.cluster("a", cpu="4")
+    stage = Stage("a", cpu="4")
 
     async def faster(method: str, path: str, _body: Any) -> None:
         if method == "PATCH" and path.endswith("/demo/status"):

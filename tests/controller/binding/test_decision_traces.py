@@ -61,8 +61,7 @@ def names(span: TraceSpan) -> list[str]:
 
 @pytest.mark.proves("CT17")
 async def test_a_decision_is_one_trace_from_the_queue_to_the_write(kept) -> None:
-    stage = Stage()
-    stage.cluster("m1")
+    stage = Stage("m1")
     stage.workload("web")
     async with stage.leading():
         await stage.until(lambda: stage.placed("web"))
@@ -112,8 +111,7 @@ async def test_the_parts_of_a_decision_add_up_to_its_whole(kept) -> None:
 
 
 async def test_a_change_has_an_id_of_its_own_that_stays_with_the_placements(kept) -> None:
-    stage = Stage()
-    stage.cluster("m1")
+    stage = Stage("m1")
     stage.workload("web", distribution="Divided")
     async with stage.leading():
         await stage.until(lambda: stage.placed("web"))
@@ -146,8 +144,7 @@ def test_the_id_is_that_of_the_version_that_is_written_on() -> None:
 
 @pytest.mark.proves("CT17")
 async def test_a_write_that_fails_is_told_beside_the_one_that_lands(kept) -> None:
-    stage = Stage()
-    stage.cluster("m1")
+    stage = Stage("m1")
     left = [Unreachable("no route")]
 
     async def fault(method: str, path: str, _: Any) -> None:
@@ -165,8 +162,7 @@ async def test_a_write_that_fails_is_told_beside_the_one_that_lands(kept) -> Non
 
 
 async def test_a_conflict_is_no_failure(kept) -> None:
-    stage = Stage()
-    stage.cluster("m1")
+    stage = Stage("m1")
     left = [Conflict(code=409, reason="Conflict", message="somebody wrote first")]
 
     async def fault(method: str, path: str, _: Any) -> None:
@@ -205,8 +201,7 @@ class Silent:
 
 @pytest.mark.proves("CT17")
 async def test_points_around_the_write_are_parts_and_a_fault_there_a_failure(kept) -> None:
-    stage = Stage()
-    stage.cluster("m1")
+    stage = Stage("m1")
     stage.workload("web")
     async with stage.leading(pre_bind=(Silent(), Failing())):
         await stage.until(lambda: stage.says("web")[1] == "PluginError")
@@ -218,8 +213,7 @@ async def test_points_around_the_write_are_parts_and_a_fault_there_a_failure(kep
 
 @pytest.mark.proves("CT17")
 async def test_of_a_set_each_has_a_trace_and_names_the_one_that_tells_more(kept) -> None:
-    stage = Stage()
-    stage.cluster("m1")
+    stage = Stage("m1")
     together = {REQUIRED: [beside("one"), beside("two")]}
     for name in ("one", "two"):
         labels = {"set": "a", "app": name}
@@ -236,8 +230,7 @@ async def test_of_a_set_each_has_a_trace_and_names_the_one_that_tells_more(kept)
 
 
 async def test_histograms_name_a_trace_that_is_kept(kept) -> None:
-    stage = Stage()
-    stage.cluster("m1")
+    stage = Stage("m1")
     stage.workload("web")
     async with stage.leading():
         await stage.until(lambda: stage.placed("web"))

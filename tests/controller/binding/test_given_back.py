@@ -103,8 +103,7 @@ def test_a_set_one_of_which_was_edited_is_searched_for_no_place_again(
 
 
 async def test_an_edited_one_of_a_set_is_placed_with_it_in_the_end() -> None:
-    stage = Stage()
-    stage.cluster("a")
+    stage = Stage("a")
     for name, other in (("back", "front"), ("front", "back")):
         stage.workload(name, workloadAffinity={REQUIRED: [beside(other)]})
     async with stage.leading():

@@ -69,8 +69,7 @@ async def room_for_one_and_no_answer(
     fault: TransportError | None = None,
 ) -> AsyncIterator[tuple[Stage, list[bool]]]:
     """Two Workloads where there is room for the first, whose writes fail until the list is empty."""
-    stage = Stage()
-    stage.cluster("a", cpu="3")
+    stage = Stage("a", cpu="3")
     failing = [True]
 
     async def unanswered(method: str, path: str, _body: Any) -> None:

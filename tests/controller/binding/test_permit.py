@@ -82,9 +82,7 @@ class Gate:
 
 @pytest.fixture
 def stage() -> Stage:
-    made = Stage()
-    made.cluster("a")
-    return made
+    return Stage("a")
 
 
 async def test_one_that_waits_is_asked_once_and_says_so_once(stage: Stage) -> None:

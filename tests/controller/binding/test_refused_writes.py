@@ -250,8 +250,7 @@ def refusing(stage: Stage, path: str, field: str, words: str = "") -> None:
 
 async def test_what_nobody_foresaw_is_said_and_rests() -> None:
     """A kind that allows less than we know of: of a later release, or somebody's own."""
-    stage = Stage()
-    stage.cluster("one")
+    stage = Stage("one")
     refusing(stage, "/workloads/mute/status", "placements")
     async with stage.leading():
         stage.workload("mute")

@@ -12,8 +12,7 @@ BESIDE_TERMS = ("/leases", "/events", "reviews")
 
 @pytest.mark.proves("RB24")
 async def test_each_write_of_a_term_ends_with_it() -> None:
-    stage = Stage()
-    stage.cluster("a", cpu="4")
+    stage = Stage("a", cpu="4")
     async with stage.leading():
         stage.workload(
             "demo", publish={"clusterDecision": True}, rollout={"waves": [{"name": "all"}]}

@@ -232,8 +232,7 @@ def test_a_ledger_that_takes_no_room_harms_only_itself(caplog: pytest.LogCapture
 
 @pytest.mark.proves("E25")
 async def test_the_room_of_a_booked_kind_is_the_ledgers_and_goes_back_with_it() -> None:
-    stage = Stage()
-    stage.cluster("one", cpu="4")
+    stage = Stage("one", cpu="4")
     features = [*catalogue.features(), Berths(booked=True, ledgers=(Moorings(),))]
     async with stage.leading(features=features) as controller:
         stage.hub.put(BERTHS, berth("north", cpu="4"))

@@ -199,8 +199,7 @@ def test_in_whatever_order_both_watches_come_no_room_is_promised_twice(
 
 async def test_room_that_went_with_the_status_that_was_late_is_found() -> None:
     """What the cluster gains in the version that counts them is less than what they took."""
-    stage = Stage()
-    stage.cluster("a", cpu="8")
+    stage = Stage("a", cpu="8")
     async with stage.leading():
         stage.workload("first", replicas=6)
         await stage.until(lambda: stage.placed("first") == {"a": 6})
@@ -217,8 +216,7 @@ async def test_room_that_went_with_the_status_that_was_late_is_found() -> None:
 
 async def test_who_was_refused_while_units_counted_twice_is_placed_soon() -> None:
     """The cluster's status comes before that of the Workload whose units it counts."""
-    stage = Stage()
-    stage.cluster("a", cpu="8")
+    stage = Stage("a", cpu="8")
     async with stage.leading():
         stage.workload("first", replicas=4)
         await stage.until(lambda: stage.placed("first") == {"a": 4})

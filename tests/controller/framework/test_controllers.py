@@ -152,8 +152,7 @@ async def test_one_that_fails_is_run_again(
     config: Path, log: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Prices, "fails", 1)
-    stage = Stage()
-    stage.cluster("a")
+    stage = Stage("a")
     async with stage.configured(config, plugins={"Prices": Prices}) as controller:
         await stage.until(lambda: "one runs" in log)
         await stage.calm(AGAIN_SECONDS - 2)
@@ -256,8 +255,7 @@ async def test_the_lease_of_one_that_does_not_end_is_not_handed_on(
 @pytest.mark.parametrize("kind", ["WorkloadPolicy", "WorkloadSpread"])
 @pytest.mark.usefixtures("log")
 async def test_a_kind_whose_controller_is_switched_off_says_so(config: Path, kind: str) -> None:
-    stage = Stage()
-    stage.cluster("a", zone="1")
+    stage = Stage("a", zone="1")
     stage.hub.put(WORKLOAD_POLICIES, POLICY)
     stage.hub.put(WORKLOAD_SPREADS, SPREAD)
     settings = {"plugins": {"Prices": Prices}, "controller_plugins": f"*,-{kind}"}
@@ -280,8 +278,7 @@ async def test_a_kind_whose_controller_is_switched_off_says_so(config: Path, kin
 @pytest.mark.proves("E14", "N4")
 @pytest.mark.usefixtures("log")
 async def test_quotas_that_nobody_claims_bind_their_namespace_alone(config: Path) -> None:
-    stage = Stage()
-    stage.cluster("a", zone="1")
+    stage = Stage("a", zone="1")
     settings = {"plugins": {"Prices": Prices}, "controller_plugins": "*,-WorkloadQuota"}
     async with stage.configured(config, **settings):
         stage.workload("plain")

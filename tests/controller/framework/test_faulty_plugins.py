@@ -53,9 +53,7 @@ class Learner:
 
 @pytest.fixture
 def stage() -> Stage:
-    made = Stage()
-    made.cluster("a")
-    return made
+    return Stage("a")
 
 
 async def test_one_that_fails_to_learn_is_named(stage: Stage) -> None:
@@ -200,8 +198,7 @@ class Doorless:
 async def test_a_plugin_that_cannot_take_the_waiting_workloads_ends_no_term(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    stage = Stage()
-    stage.cluster("a")
+    stage = Stage("a")
     async with stage.leading(permit=[*default_profile().permit, Doorless()]):
         stage.workload("demo")
         await stage.until(lambda: stage.placed("demo"))

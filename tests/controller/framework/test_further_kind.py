@@ -93,8 +93,7 @@ def test_a_plan_of_files_reads_it_and_decides_by_it(tmp_path: Path) -> None:
 async def test_a_controller_decides_by_it_and_writes_its_status(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.yaml"
     file.write_text("apiVersion: stowage.dev/v1alpha1\nkind: SchedulerConfiguration\n")
-    stage = Stage()
-    stage.cluster("a")
+    stage = Stage("a")
     stage.hub.put(POOLS, POOL)
     async with stage.configured(file):
         stage.workload("demo", replicas=2, labels={POOL_LABEL: "cad"})
@@ -132,8 +131,7 @@ def pool(stage: Stage, seats: int, **spec: int) -> None:
 
 
 async def test_partners_wait_for_each_other_and_for_seats() -> None:
-    stage = Stage()
-    stage.cluster("a")
+    stage = Stage("a")
     async with stage.leading(features=catalogue.features()) as controller:
         stage.workload("left", replicas=1, labels={**OF_POOL, PARTNER_LABEL: "right"})
         await stage.until(lambda: "licence pool cad does not exist" in stage.says("left")[2])
@@ -157,9 +155,7 @@ async def test_partners_wait_for_each_other_and_for_seats() -> None:
 
 @pytest.mark.proves("E1", "E13")
 async def test_what_it_tells_of_a_workload_stands_there_and_is_explained() -> None:
-    stage = Stage()
-    for name in ("a", "b"):
-        stage.cluster(name)
+    stage = Stage("a", "b")
     stage.hub.put(POOLS, {**POOL, "spec": {"seats": 9, "each": 1}})
     status = lambda: stage.hub.read(WORKLOADS, "wide")["status"]  # noqa: E731 - asked again
     async with stage.leading(features=catalogue.features()) as controller:

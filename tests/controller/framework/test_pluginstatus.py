@@ -52,9 +52,7 @@ def told(stage: Stage, name: str) -> Any:
 
 @pytest.fixture
 def stage() -> Stage:
-    made = Stage()
-    made.cluster("a")
-    return made
+    return Stage("a")
 
 
 @pytest.mark.proves("E1")

@@ -142,8 +142,7 @@ async def test_a_handler_that_fails_harms_nobody(
     config: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(services, "ANSWER_SECONDS", 0.2)
-    stage = Stage()
-    stage.cluster("a")
+    stage = Stage("a")
     async with stage.configured(config, plugins=PLUGINS) as controller:
         for path, status, message in (
             ("broken", 500, "internal error, see the log"),
@@ -179,8 +178,7 @@ async def test_only_the_leader_answers(config: Path) -> None:
 
 @pytest.mark.proves("E7", "E10")
 async def test_the_room_of_a_cluster_is_that_of_the_next_decision(config: Path) -> None:
-    stage = Stage()
-    stage.cluster("a", cpu="8")
+    stage = Stage("a", cpu="8")
     async with stage.configured(config, plugins=PLUGINS) as controller:
         stage.workload("demo", replicas=3, cpu="2")
         await stage.until(lambda: stage.placed("demo"))

@@ -33,8 +33,7 @@ def patches(stage: Stage, name: str) -> int:
 
 @pytest.mark.proves("L3")
 async def test_a_conflict_costs_one_look_and_one_more_write() -> None:
-    stage = Stage()
-    stage.cluster("a", cpu="4")
+    stage = Stage("a", cpu="4")
     release: list[Callable[[], None]] = []
 
     async def faster(method: str, path: str, _body: Any) -> None:
@@ -57,8 +56,7 @@ async def test_a_conflict_costs_one_look_and_one_more_write() -> None:
 
 @pytest.mark.proves("L3")
 async def test_a_write_that_nobody_answers_holds_its_room_until_it_is_known() -> None:
-    stage = Stage()
-    stage.cluster("a", cpu="4")
+    stage = Stage("a", cpu="4")
 
     async def lost(method: str, path: str, _body: Any) -> None:
         if method == "PATCH" and path.endswith("/north/status"):
@@ -78,8 +76,7 @@ async def test_a_write_that_nobody_answers_holds_its_room_until_it_is_known() ->
 
 
 async def test_its_units_count_for_a_policy_and_its_claim_is_answered() -> None:
-    stage = Stage()
-    stage.cluster("a", **{"topology.kubernetes.io/zone": "z1"})
+    stage = Stage("a", **{"topology.kubernetes.io/zone": "z1"})
     meta = {"name": "demo", "namespace": "shop"}
     policy = {"metadata": meta, "spec": policy_spec(method="Fill", z1=2)}
     stage.hub.put(WORKLOAD_POLICIES, policy)
@@ -105,8 +102,7 @@ async def test_its_units_count_for_a_policy_and_its_claim_is_answered() -> None:
 
 
 async def test_its_feature_hears_of_it_before_it_is_decided_and_of_no_other() -> None:
-    stage = Stage()
-    stage.cluster("a")
+    stage = Stage("a")
     berths = Berths()
     decided: list[bool] = []
     async with stage.leading(features=[*catalogue.features(), berths]) as controller:
@@ -146,8 +142,7 @@ def test_a_kind_is_placed_by_one_feature() -> None:
 async def test_one_whose_status_does_not_keep_it_is_not_decided_for_ever(
     caplog: pytest.LogCaptureFixture, flaw: str, why: str
 ) -> None:
-    stage = Stage()
-    stage.cluster("one", cpu="4")
+    stage = Stage("one", cpu="4")
     async with stage.leading(features=features()):
         stage.hub.put(BERTHS, berth("north", flaw=flaw))
         await stage.until(lambda: why in caplog.text)

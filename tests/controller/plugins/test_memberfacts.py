@@ -310,9 +310,8 @@ def facts(stage: Stage, name: str, **status: Any) -> None:
 async def test_a_definition_that_comes_is_used_within_ten_seconds_and_one_that_goes_moves_nothing() -> (
     None
 ):
-    stage = Stage()
+    stage = Stage("m1", "m2")
     for name in ("m1", "m2"):
-        stage.cluster(name)
         facts(stage, name, kinds=["example.com/v1/Widget"])
     widget = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "spec": {"replicas": 1}}
     async with stage.leading():
@@ -329,8 +328,7 @@ async def test_a_definition_that_comes_is_used_within_ten_seconds_and_one_that_g
 
 @pytest.mark.proves("KD61")
 async def test_a_raised_quota_places_what_waits_within_ten_seconds() -> None:
-    stage = Stage()
-    stage.cluster("m1", cpu="64")
+    stage = Stage("m1", cpu="64")
     facts(stage, "m1", quotas=[quota(pods="2"), quota(pods="2", namespace="other")])
     async with stage.leading():
         stage.workload("web", replicas=9, distribution="Divided")

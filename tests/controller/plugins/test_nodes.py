@@ -331,8 +331,7 @@ class TestZonesOfNodes:
         assert decided(asked, zoned("m1", "eu-1a")).placements == {"m1": 9}
 
     async def test_nodes_that_come_place_what_waits(self) -> None:
-        stage = Stage()
-        stage.cluster("m1")
+        stage = Stage("m1")
         async with stage.leading():
             terms = required_terms([expression(ZONE, "In", "eu-1b")])
             stage.workload("web", clusterAffinity=terms)

@@ -168,9 +168,7 @@ async def test_many_are_looked_at_one_by_one_and_each_of_them() -> None:
 
 @pytest.mark.proves("C25")
 async def test_the_reason_counts_the_clusters_as_they_are_and_a_restart_writes_nothing() -> None:
-    stage = Stage()
-    for name in "abc":
-        stage.cluster(name, cpu="1")
+    stage = Stage("a", "b", "c", cpu="1")
     stage.hub.edit(MEMBER_CLUSTERS, "a", CORDON)
 
     def says(text: str) -> bool:

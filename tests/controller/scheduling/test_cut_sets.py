@@ -62,9 +62,7 @@ async def test_the_rest_of_a_set_follows_after_a_restart(key: str) -> None:
 
 @pytest.mark.proves("L10")
 async def test_a_set_that_cannot_be_completed_says_so_on_each_of_it() -> None:
-    stage = Stage()
-    stage.cluster("m0", cpu="8")
-    stage.cluster("m1", cpu="8")
+    stage = Stage("m0", "m1", cpu="8")
     ring(stage, cpu="2")
     written = await half_written(stage)
     (home,) = stage.placed(written)
@@ -91,8 +89,7 @@ async def test_a_set_that_cannot_be_completed_says_so_on_each_of_it() -> None:
 
 @pytest.mark.proves("C18")
 async def test_one_whose_partner_is_being_written_for_long_is_told_meanwhile() -> None:
-    stage = Stage()
-    stage.cluster("m0")
+    stage = Stage("m0")
     gate = asyncio.Event()
 
     async def slow(method: str, path: str, _body: Any) -> None:

@@ -86,9 +86,7 @@ async def test_what_has_ended_moves_nowhere() -> None:
 
 @pytest.mark.proves("A1", "KD29")
 async def test_what_ends_while_it_leaves_has_ended_there() -> None:
-    stage = Stage()
-    for name in ("m1", "m2"):
-        stage.cluster(name)
+    stage = Stage("m1", "m2")
     put(stage)
     async with stage.leading():
         await stage.until(lambda: stage.placed("bill") == {"m1": 1})
@@ -106,9 +104,7 @@ async def test_what_ends_while_it_leaves_has_ended_there() -> None:
 
 @pytest.mark.proves("KD31")
 async def test_what_ends_while_it_leaves_makes_way_for_what_moves_next() -> None:
-    stage = Stage()
-    for name in ("m1", "m2"):
-        stage.cluster(name)
+    stage = Stage("m1", "m2")
     stage.hub.edit(MEMBER_CLUSTERS, "m2", {"spec": {"unschedulable": True}})
     put(stage)
     async with stage.leading(movement=MovementConfiguration(max_moving=1)):
@@ -128,9 +124,7 @@ async def test_what_ends_while_it_leaves_makes_way_for_what_moves_next() -> None
 
 @pytest.mark.proves("A1", "KD29")
 async def test_a_job_that_has_ended_on_each_cluster_waits_for_none() -> None:
-    stage = Stage()
-    for name in ("m1", "m2"):
-        stage.cluster(name)
+    stage = Stage("m1", "m2")
     put(stage, distribution="Duplicated", replicas=2)
     async with stage.leading():
         await stage.until(lambda: stage.placed("bill") == {"m1": 2, "m2": 2})
@@ -164,8 +158,7 @@ async def test_an_object_of_another_name_runs() -> None:
 @pytest.mark.proves("KD31")
 @pytest.mark.parametrize("bound", ["room", "quota"])
 async def test_what_has_ended_leaves_room_and_quota(bound: str) -> None:
-    stage = Stage()
-    stage.cluster("m1", cpu="1" if bound == "room" else "8")
+    stage = Stage("m1", cpu="1" if bound == "room" else "8")
     if bound == "quota":
         stage.hub.put(WORKLOAD_QUOTAS, quota(units=1))
     put(stage)
@@ -180,9 +173,7 @@ async def test_what_has_ended_leaves_room_and_quota(bound: str) -> None:
 
 @pytest.mark.proves("KD29")
 async def test_shares_beside_one_that_has_ended_move_on() -> None:
-    stage = Stage()
-    for name in ("m1", "m2", "m3"):
-        stage.cluster(name)
+    stage = Stage("m1", "m2", "m3")
     put(stage, distribution="Divided", replicas=2, template=job(completions=2))
     async with stage.leading():
         await stage.until(lambda: sum(stage.placed("bill").values()) == 2)
@@ -214,8 +205,7 @@ def divided(stage: Stage, *clusters: str, completions: int | None, **spec: Any) 
 
 @pytest.mark.proves("KD17")
 async def test_a_suspended_job_takes_no_room_and_a_released_one_does() -> None:
-    stage = Stage()
-    stage.cluster("m1", cpu="2")
+    stage = Stage("m1", cpu="2")
     put(stage)
     async with stage.leading():
         await stage.until(lambda: stage.placed("bill") == {"m1": 1})
@@ -231,8 +221,7 @@ async def test_a_suspended_job_takes_no_room_and_a_released_one_does() -> None:
 
 @pytest.mark.proves("KD17")
 async def test_a_job_that_is_made_suspended_needs_a_place_and_then_asks_for_nothing() -> None:
-    stage = Stage()
-    stage.cluster("m1", cpu="500m")
+    stage = Stage("m1", cpu="500m")
     put(stage, template=job(suspend=True))
     async with stage.leading():
         await stage.until(lambda: stage.says("bill")[1] == "InsufficientCapacity")

@@ -38,9 +38,7 @@ def with_crew(*crews: Crew) -> Profile:
 
 @pytest.fixture
 def stage() -> Stage:
-    made = Stage()
-    made.cluster("a", cpu="4")
-    return made
+    return Stage("a", cpu="4")
 
 
 def status_writes(stage: Stage, *names: str) -> int:

@@ -193,8 +193,7 @@ async def test_each_of_a_set_is_looked_at_again_at_its_own_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first of a set by name has nothing to learn; the other one has, every five seconds."""
-    stage = Stage()
-    stage.cluster("a")
+    stage = Stage("a")
     for name, other in (("back", "front"), ("front", "back")):
         stage.workload(name, workloadAffinity={REQUIRED: [beside(other)]})
     looks: list[str] = []

@@ -110,8 +110,7 @@ def test_live_plan_and_diagnosis_say_the_same(
 
 @pytest.mark.proves("L1")
 async def test_a_faulty_workload_is_nobodys_partner() -> None:
-    stage = Stage()
-    stage.cluster("a")
+    stage = Stage("a")
     front = {REQUIRED: [beside("back")]}
     stage.workload("back", workloadAffinity={REQUIRED: [beside("front")]})
     broken = {**UNREADABLE, "apiVersion": "apps/v1"}
@@ -131,8 +130,7 @@ async def test_a_faulty_workload_is_nobodys_partner() -> None:
 
 @pytest.mark.proves("L8")
 async def test_diagnosis_knows_what_waits_and_who_is_not_ours() -> None:
-    stage = Stage()
-    stage.cluster("a")
+    stage = Stage("a")
     stage.workload("theirs", schedulerName="another")
     async with stage.leading() as controller:
         await stage.calm(1)

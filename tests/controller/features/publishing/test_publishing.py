@@ -116,9 +116,7 @@ async def test_items_are_strings_in_the_order_of_rank_and_the_list_stays_when_it
 
 @pytest.mark.proves("A13")
 async def test_of_units_that_wait_for_a_place_the_last_list_stands(switched_on: Path) -> None:
-    shop = Shop()
-    for name in ("a", "b"):
-        shop.cluster(name)
+    shop = Shop("a", "b")
     async with shop.configured(switched_on):
         shop.web(clusterDecision=True, placementDecision=True)
         await shop.until(lambda: shop.names() == ["a", "b"])
@@ -185,8 +183,7 @@ async def test_units_that_are_leaving_are_told_until_their_successors_are_ready(
 
 @pytest.mark.proves("CT4")
 async def test_an_object_of_somebody_else_is_left_alone_and_taken_over_by_nobody() -> None:
-    shop = Shop()
-    shop.cluster("a")
+    shop = Shop("a")
     theirs = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"labels": ["theirs"]}}
     shop.hub.put(CLUSTER_DECISIONS, theirs)
     before = shop.decision()
@@ -203,8 +200,7 @@ async def test_an_object_of_somebody_else_is_left_alone_and_taken_over_by_nobody
 
 @pytest.mark.proves("CT4")
 async def test_one_of_an_earlier_workload_of_that_name_makes_way() -> None:
-    shop = Shop()
-    shop.cluster("a")
+    shop = Shop("a")
     owner = {
         "apiVersion": "stowage.dev/v1alpha1",
         "kind": "Workload",
@@ -222,8 +218,7 @@ async def test_one_of_an_earlier_workload_of_that_name_makes_way() -> None:
 
 @pytest.mark.proves("CT4")
 async def test_what_is_asked_for_no_more_goes_also_where_nobody_led_meanwhile() -> None:
-    shop = Shop()
-    shop.cluster("a")
+    shop = Shop("a")
     shop.web(clusterDecision=True)
     async with shop.leading():
         await shop.until(lambda: shop.names() == ["a"])
@@ -234,8 +229,7 @@ async def test_what_is_asked_for_no_more_goes_also_where_nobody_led_meanwhile() 
 
 @pytest.mark.proves("CT4")
 async def test_nothing_is_written_twice_and_an_edit_of_somebody_is_put_right() -> None:
-    shop = Shop()
-    shop.cluster("a")
+    shop = Shop("a")
     shop.web(clusterDecision=True)
     async with shop.leading():
         await shop.until(lambda: shop.names() == ["a"])
@@ -255,8 +249,7 @@ async def test_nothing_is_written_twice_and_an_edit_of_somebody_is_put_right() -
 
 @pytest.mark.proves("CT4")
 async def test_a_process_that_dies_between_two_writes_leaves_what_the_next_one_ends() -> None:
-    shop = Shop()
-    shop.cluster("a")
+    shop = Shop("a")
     shop.web(clusterDecision=True)
 
     async def dies(method: str, path: str, _body: Any) -> None:
@@ -274,8 +267,7 @@ async def test_a_process_that_dies_between_two_writes_leaves_what_the_next_one_e
 
 @pytest.mark.proves("CT4")
 async def test_workloads_that_publish_nothing_cost_no_request() -> None:
-    shop = Shop()
-    shop.cluster("a", cpu="99999", pods="99999")
+    shop = Shop("a", cpu="99999", pods="99999")
     for number in range(30):
         shop.workload(f"web-{number}", replicas=1)
     async with shop.leading():
@@ -289,9 +281,7 @@ async def test_workloads_that_publish_nothing_cost_no_request() -> None:
 
 @pytest.mark.proves("CT4")
 async def test_a_list_that_is_too_large_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    shop = Shop()
-    shop.cluster("a")
-    shop.cluster("b")
+    shop = Shop("a", "b")
     shop.web(clusterDecision=True)
     async with shop.leading():
         await shop.until(lambda: shop.names() == ["a", "b"])
@@ -387,8 +377,7 @@ async def test_no_cluster_that_stays_is_missing_while_the_slices_change(switched
 async def test_a_hub_without_the_kind_places_all_the_same_and_publishes_once_it_has_it(
     switched_on: Path,
 ) -> None:
-    shop = Shop()
-    shop.cluster("a")
+    shop = Shop("a")
     shop.web(placementDecision=True)
 
     async def lacks(_method: str, path: str, _body: Any) -> None:
@@ -409,8 +398,7 @@ async def test_a_hub_without_the_kind_places_all_the_same_and_publishes_once_it_
 
 @pytest.mark.proves("CT7")
 async def test_without_the_switch_the_condition_says_so_and_the_kind_is_not_read() -> None:
-    shop = Shop()
-    shop.cluster("a")
+    shop = Shop("a")
     shop.web(placementDecision=True, clusterDecision=True)
     async with shop.leading():
         await shop.until(lambda: shop.says("web", "Published")[:2] == ("False", "NotServed"))
@@ -421,8 +409,7 @@ async def test_without_the_switch_the_condition_says_so_and_the_kind_is_not_read
 
 @pytest.mark.proves("CT4")
 async def test_what_the_hub_refuses_is_told_and_tried_again_after_a_while() -> None:
-    shop = Shop()
-    shop.cluster("a")
+    shop = Shop("a")
     shop.web(clusterDecision=True)
     tries: list[float] = []
 
@@ -444,8 +431,7 @@ async def test_what_the_hub_refuses_is_told_and_tried_again_after_a_while() -> N
 
 @pytest.mark.proves("CT8")
 async def test_what_nobody_reports_holds_its_room_and_moves_in_one_step() -> None:
-    shop = Shop()
-    shop.cluster("a", cpu="9")
+    shop = Shop("a", cpu="9")
     shop.workload("web", replicas=8, delivery="None", distribution="Divided")
     async with shop.leading(movement=MovementConfiguration(max_moving="100%")):
         await shop.until(lambda: shop.placed("web") == {"a": 8})

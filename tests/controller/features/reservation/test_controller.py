@@ -20,9 +20,7 @@ TEAM = [{"labelSelector": {"matchLabels": {"team": "x"}}}]
 
 @pytest.fixture
 def stage() -> Stage:
-    made = Stage()
-    made.cluster("a", cpu="4")
-    return made
+    return Stage("a", cpu="4")
 
 
 def put(stage: Stage, name: str = "room", *, created: str = "", **how: Any) -> None:

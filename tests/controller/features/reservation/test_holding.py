@@ -26,10 +26,7 @@ PORT = {"name": "main", "ports": [{"containerPort": 80, "hostPort": 8080}]}
 
 @pytest.fixture
 def stage() -> Stage:
-    made = Stage()
-    made.cluster("a", cpu="4")
-    made.cluster("b", cpu="4")
-    return made
+    return Stage("a", "b", cpu="4")
 
 
 def put(stage: Stage, name: str = "room", *, template: Any = None, **how: Any) -> None:
@@ -313,8 +310,7 @@ def test_long_names_stay_apart_as_labels() -> None:
 
 @pytest.mark.proves("E28")
 async def test_a_port_that_is_reserved_is_the_owners_alone() -> None:
-    stage = Stage()
-    stage.cluster("a", cpu="8")
+    stage = Stage("a", cpu="8")
     pods = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [PORT]}}
 
     def ported(name: str) -> None:

@@ -23,9 +23,7 @@ ANTI = {"workloadAntiAffinity": {REQUIRED: [APART]}}
 
 @pytest.fixture
 def stage() -> Stage:
-    made = Stage()
-    made.cluster("a", cpu="4")
-    return made
+    return Stage("a", cpu="4")
 
 
 async def decision(controller: Any, name: str = "demo") -> Any:

@@ -28,9 +28,7 @@ DENIED = unschedulable("Crew", "the harbour is shut", reason=ScheduledReason.GRO
 
 @pytest.fixture
 def stage() -> Stage:
-    made = Stage()
-    made.cluster("a", cpu="4")
-    return made
+    return Stage("a", cpu="4")
 
 
 def in_steps(steps: Steps[Batch]) -> tuple[Batch, int]:

@@ -33,9 +33,7 @@ def told(stage: Stage) -> tuple[Any, str, str]:
 
 @pytest.mark.proves("KD4")
 async def test_a_kind_counts_from_when_it_is_written_and_moves_nothing() -> None:
-    stage = Stage()
-    stage.cluster("m1", cpu="8")
-    stage.cluster("m2", cpu="8")
+    stage = Stage("m1", "m2", cpu="8")
     async with stage.leading():
         gadget(stage)
         await stage.until(lambda: stage.placed("g"))
@@ -60,8 +58,7 @@ async def test_a_kind_counts_from_when_it_is_written_and_moves_nothing() -> None
 
 @pytest.mark.proves("KD1")
 async def test_its_deletion_brings_the_former_profile_back() -> None:
-    stage = Stage()
-    stage.cluster("m1")
+    stage = Stage("m1")
     stage.hub.put(WORKLOAD_KINDS, gadgets())
     async with stage.leading() as controller:
         gadget(stage)
@@ -73,8 +70,7 @@ async def test_its_deletion_brings_the_former_profile_back() -> None:
 
 @pytest.mark.proves("KD3")
 async def test_what_does_not_compile_is_told_and_what_runs_stays() -> None:
-    stage = Stage()
-    stage.cluster("m1")
+    stage = Stage("m1")
     stage.hub.put(WORKLOAD_KINDS, gadgets())
     async with stage.leading():
         gadget(stage)
@@ -123,8 +119,7 @@ async def test_a_hub_without_admission_gets_the_same_words(spec: Any, words: str
 
 @pytest.mark.proves("KD5")
 async def test_another_version_is_another_kind() -> None:
-    stage = Stage()
-    stage.cluster("m1")
+    stage = Stage("m1")
     stage.hub.put(WORKLOAD_KINDS, gadgets(versions=["v2"]))
     async with stage.leading():
         gadget(stage)
@@ -134,8 +129,7 @@ async def test_another_version_is_another_kind() -> None:
 
 @pytest.mark.proves("KD68")
 async def test_a_name_is_no_longer_than_its_kind_says() -> None:
-    stage = Stage()
-    stage.cluster("m1")
+    stage = Stage("m1")
     stage.hub.put(WORKLOAD_KINDS, gadgets(names={"max": 5}))
     async with stage.leading():
         gadget(stage, "short")

@@ -19,8 +19,7 @@ LABEL = "stowage.dev/workload-policy"
 
 def arranged(**domains: int) -> Stage:
     """A cluster in the zone host, and a policy of three units there, or of others."""
-    stage = Stage()
-    stage.cluster("h1", cpu="64", **{ZONE: "host"})
+    stage = Stage("h1", cpu="64", **{ZONE: "host"})
     meta = {"name": "demo", "namespace": "shop"}
     spec = policy_spec(**(domains or {"host": QUOTA}))
     stage.hub.put(WORKLOAD_POLICIES, {"metadata": meta, "spec": spec})

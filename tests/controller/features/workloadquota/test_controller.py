@@ -23,8 +23,7 @@ EXCEEDED = "QuotaExceeded"
 
 def arranged(**hard: Any) -> Stage:
     """A roomy cluster, and a quota of the namespace."""
-    stage = Stage()
-    stage.cluster("a", cpu="64")
+    stage = Stage("a", cpu="64")
     stage.hub.put(WORKLOAD_QUOTAS, body(**hard))
     return stage
 

@@ -81,8 +81,7 @@ def test_what_a_deleted_workload_leaves_goes_on_counting(
 
 
 async def test_orphaning_again_and_again_exceeds_no_quota_also_over_a_restart() -> None:
-    stage = Stage()
-    stage.cluster("a", cpu="64")
+    stage = Stage("a", cpu="64")
     stage.hub.put(WORKLOAD_QUOTAS, body(units=4))
 
     def status() -> dict[str, Any]:
@@ -117,8 +116,7 @@ async def test_orphaning_again_and_again_exceeds_no_quota_also_over_a_restart() 
 
 
 async def test_who_takes_the_word_back_before_the_end_leaves_nothing_that_counts() -> None:
-    stage = Stage()
-    stage.cluster("a", cpu="64")
+    stage = Stage("a", cpu="64")
     stage.hub.put(WORKLOAD_QUOTAS, body(units=4))
     async with stage.leading():
         stage.workload("one", replicas=3, onDelete="Orphan")

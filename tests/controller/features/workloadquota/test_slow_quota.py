@@ -147,8 +147,7 @@ async def test_claims_in_a_domain_that_has_no_cluster_here() -> None:
 
 @pytest.mark.proves("K16")
 async def test_the_affairs_of_other_policies_cost_no_patience() -> None:
-    stage = Stage()
-    stage.cluster("h1", **{ZONE: "host"})
+    stage = Stage("h1", **{ZONE: "host"})
     async with stage.leading():
         ask(stage, "demo", "stowage")
         await stage.until(lambda: stage.says("demo")[1] == "PolicyNotFound")
