@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import msgspec
@@ -417,3 +418,73 @@ async def test_what_another_instance_has_stored_meanwhile_is_not_tidied_up() -> 
     history = RevisionHistory(cast("ApiClient", fleet.hub), check=lambda: None)
     await history.prune(msgspec.convert(body["metadata"], Meta))
     assert fleet.kept() == {stable, "c" * 16, fleet.revision}
+
+
+# --- the controller dies at each of its writes in turn: before it lands, or before its answer comes
+
+
+LEAST_WRITES = 7
+"""Of one rollout: its ControllerRevision, the decision, three starts, the end, and a removal."""
+
+
+def _ours(method: str, path: str) -> bool:
+    return method != "GET" and ("controllerrevisions" in path or path.endswith(f"{NAME}/status"))
+
+
+class Reaper:
+    """Lets the write of that number hang for ever; `dead` once it does."""
+
+    def __init__(self, number: int) -> None:
+        self.dead = asyncio.Event()
+        self._left = number
+
+    async def __call__(self, method: str, path: str, _body: Any) -> None:
+        if not _ours(method, path):
+            return
+        if self._left == 0:
+            self.dead.set()
+            await asyncio.Event().wait()
+        self._left -= 1
+
+
+def many(fleet: RolloutFleet, new: str) -> int:
+    """How many clusters have been given the revision and do not run it yet."""
+    running = {name for name, given in fleet.given.items() if given[-1] == new}
+    return len(fleet.with_revision(new) - running)
+
+
+async def dies(fleet: RolloutFleet, number: int, *, landed: bool) -> bool:
+    """A rollout whose first controller dies at that write; False where it had no such write."""
+    reaper, most = Reaper(number), list[int]()
+    async with fleet.at_rest():
+        old, new = fleet.revision, fleet.image("v2")
+
+        async def look(method: str, path: str, _body: Any) -> None:
+            if _ours(method, path):
+                most.append(many(fleet, new))
+
+        fleet.hub.after.append(look)
+        (fleet.hub.after if landed else fleet.hub.faults).append(reaper)
+        while not (reaper.dead.is_set() or (fleet.phase == "Complete" and fleet.kept() == {new})):
+            await fleet.goes_on(1)
+    if not reaper.dead.is_set():
+        return False
+    (fleet.hub.after if landed else fleet.hub.faults).remove(reaper)
+    async with fleet.leading(identity="two"):
+        await fleet.until(lambda: fleet.rollout["revision"] == new)
+        await fleet.comes_to("Complete")
+        await fleet.goes_on(2)
+        assert fleet.given == {name: [old, new] for name in (*fleet.canaries, *fleet.others)}
+        assert max(most) <= 1, "one at once"
+        assert fleet.kept() == {new}
+    return True
+
+
+@pytest.mark.long
+@pytest.mark.proves("T21")
+@pytest.mark.parametrize("landed", [False, True], ids=["before", "after"])
+async def test_at_whichever_write_it_dies_the_next_one_goes_on(landed: bool) -> None:
+    number = 0
+    while await dies(RolloutFleet(canaries=2, others=1), number, landed=landed):
+        number += 1
+    assert number >= LEAST_WRITES
