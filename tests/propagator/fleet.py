@@ -20,6 +20,8 @@ from tests.propagator.memory import PROCESS, STEP, World
 
 MEMBERS = tuple(f"m{n}" for n in range(1, 5))
 ALL = dict.fromkeys(MEMBERS, 1)
+HERE, THERE = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
+"""Members of the first and of the second one of two shards."""
 
 
 class Fleet(World):
@@ -137,4 +139,12 @@ class Fleet(World):
                 ends[name] = await all_of_them.enter_async_context(AsyncExitStack())
                 process = await ends[name].enter_async_context(self.propagating(name))
                 self.processes[name] = process
+            yield ends
+
+    @asynccontextmanager
+    async def shared(self, shards: int, *names: str) -> AsyncIterator[dict[str, AsyncExitStack]]:
+        """As `running`, of processes that share out the members, once each member is served."""
+        self.shards(shards)
+        async with self.running(*names) as ends:
+            await self.until(lambda: self.served(shards))
             yield ends

@@ -58,9 +58,7 @@ def all_run(world: Fleet) -> bool:
 @pytest.mark.proves("SC25")
 async def test_each_shard_keeps_whole_what_its_members_have(steady: None) -> None:
     world = Fleet(*MEMBERS)
-    world.shards(2)
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2))
+    async with world.shared(2, "a", "b"):
         placed(world)
         await world.until(lambda: all_run(world))
         uids = {each["metadata"]["uid"] for each in world.hub.all(WORKLOADS)}
@@ -91,9 +89,7 @@ def uid_of(world: Fleet, name: str) -> str:
 @pytest.mark.proves("SC25")
 async def test_another_number_of_shards_is_read_before_it_is_announced(steady: None) -> None:
     world = Fleet(*MEMBERS)
-    world.shards(2)
-    async with world.running("a", "b", "c"):
-        await world.until(lambda: world.served(2))
+    async with world.shared(2, "a", "b", "c"):
         placed(world)
         await world.until(lambda: all_run(world))
         before = world.written()
@@ -124,9 +120,7 @@ async def test_members_are_served_as_before_while_the_workloads_of_others_are_re
     steady: None,
 ) -> None:
     world = Slow(*MEMBERS)
-    world.shards(2)
-    async with world.running("a", "b", "c"):
-        await world.until(lambda: world.served(2))
+    async with world.shared(2, "a", "b", "c"):
         placed(world)
         await world.until(lambda: all_run(world))
         world.seconds = 20.0
@@ -147,9 +141,7 @@ async def test_members_are_served_as_before_while_the_workloads_of_others_are_re
 @pytest.mark.proves("SC25")
 async def test_a_shard_that_another_process_takes_is_read_anew(steady: None) -> None:
     world = Fleet(*MEMBERS)
-    world.shards(2)
-    async with world.running("a", "b", "c") as ends:
-        await world.until(lambda: world.served(2))
+    async with world.shared(2, "a", "b", "c") as ends:
         placed(world)
         await world.until(lambda: all_run(world))
         first = world.holder(1)
@@ -169,9 +161,7 @@ async def test_what_a_member_has_of_a_workload_that_names_it_no_more_is_read_and
 ) -> None:
     """As after a hub was set back: the objects there are no stranger's, and are lowered by rule."""
     world = Fleet(*MEMBERS)
-    world.shards(2)
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2))
+    async with world.shared(2, "a", "b"):
         placed(world)
         await world.until(lambda: all_run(world))
         other = next(each for each in MEMBERS if owner(each, 2) != owner("m1", 2))
@@ -272,10 +262,8 @@ def test_what_names_a_member_of_ours_anywhere_is_kept_whole() -> None:
 async def test_deletions_are_held_by_their_part_of_all_workloads(steady: None) -> None:
     """Of those that are put aside too: a shard with few Workloads is no smaller fleet."""
     world = Fleet("m1", "m2")
-    world.shards(2)
     first, other = sorted(("m1", "m2"), key=lambda name: owner(name, 2))
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2))
+    async with world.shared(2, "a", "b"):
         for number in range(12):
             world.put(WORKLOADS, workload(f"few-{number}"))
             world.place(f"few-{number}", **{first: 1})

@@ -48,7 +48,7 @@ from propagator.status.aggregation import BY_OTHERS
 from tests.propagator.memory import SPACE, World
 from tests.propagator.stage import autoscaler, configmap, deployment
 from tests.propagator.test_ends import job
-from tests.propagator.test_one_shard import anothers, propagated, ready, runs, workload
+from tests.propagator.test_one_shard import anothers, propagated, ready, runs, start, workload
 
 pytestmark = pytest.mark.usefixtures("steady")
 Json = dict[str, Any]
@@ -62,9 +62,7 @@ async def serving(*members: str, **shares: int) -> AsyncIterator[World]:
     async with world.propagating():
         await ready(world)
         if shares:
-            world.put(WORKLOADS, workload("web"))
-            world.place("web", **shares)
-            await world.until(lambda: runs(world, "web", **shares))
+            await start(world, **shares)
             await world.calm(3)
         yield world
 
@@ -186,9 +184,7 @@ async def test_what_waits_costs_few_requests_and_an_answer_that_was_lost_one_loo
         await world.until(lambda: runs(world, "web", m1=1))
 
         since = len(world.sent)
-        world.put(WORKLOADS, workload("api"))
-        world.place("api", m1=1)
-        await world.until(lambda: runs(world, "api", m1=1))
+        await start(world, "api", m1=1)
         assert lost
         asked = sent(world, since, "m1")
         assert asked["PATCH deployments/api"] == 1
@@ -242,9 +238,7 @@ async def test_a_hub_that_is_away_for_a_while_ends_no_session_and_costs_no_list(
     world = World("m1", "m2")
     async with world.propagating() as process:
         await ready(world)
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", m1=1, m2=1)
-        await world.until(lambda: runs(world, "web", m1=1, m2=1))
+        await start(world, m1=1, m2=1)
         assert process.manager is not None
         registry = process.manager.registry
         links = [registry.get(name).link for name in world.members]  # type: ignore[union-attr]
@@ -640,9 +634,7 @@ async def test_what_was_not_reported_before_another_one_led_is_told_once_this_on
     world = World("m1")
     async with world.propagating() as process:
         await ready(world)
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", m1=1)
-        await world.until(lambda: runs(world, "web", m1=1))
+        await start(world, m1=1)
 
         async def fails(method: str, path: str, _body: Any) -> None:
             if method == "PATCH" and path.endswith("/workloads/web/status"):

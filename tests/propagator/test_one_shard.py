@@ -72,6 +72,13 @@ async def ready(world: World) -> None:
     await world.calm(3)
 
 
+async def start(world: World, name: str = "web", /, **shares: int) -> None:
+    """A Workload comes, and is ready there."""
+    world.put(WORKLOADS, workload(name))
+    world.place(name, **shares)
+    await world.until(lambda: runs(world, name, **shares))
+
+
 async def play(world: World) -> None:
     """A Workload comes, is scaled, moved and edited; one is refused; a member is lost."""
     await ready(world)

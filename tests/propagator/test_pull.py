@@ -55,6 +55,7 @@ from tests.propagator.test_one_shard import (
     propagated,
     ready,
     runs,
+    start,
     starts,
     statefulset,
     workload,
@@ -119,9 +120,7 @@ def turn(world: PullWorld, value: str) -> None:
 
 async def placed(world: PullWorld, name: str = "web", **shares: int) -> None:
     await ready(world)
-    world.put(WORKLOADS, workload(name))
-    world.place(name, **shares)
-    await world.until(lambda: runs(world, name, **shares))
+    await start(world, name, **shares)
 
 
 @asynccontextmanager
@@ -498,9 +497,7 @@ class Misled(Given):
 
 @pytest.mark.proves("PL7")
 async def test_a_hub_that_is_set_back_to_before_a_revocation_revokes_again() -> None:
-    world = PullWorld()
-    async with world.propagating(), world.agent():
-        await placed(world, paris=1)
+    async with serving(paris=1) as world:
         before = world.hub.snapshot()
         await world.calm(3)
         revoked = {"metadata": {"annotations": {ANNOTATION_REVOKED: "2026-01-02T03:04:05Z"}}}
@@ -652,9 +649,7 @@ async def test_what_runs_at_most_once_comes_after_the_agent_has_told_that_it_is_
 
 @pytest.mark.proves("PL2", "KD49")
 async def test_a_statefulset_there_keeps_its_ordinals_through_an_edit() -> None:
-    world = PullWorld("m1")
-    async with world.propagating(), world.agent():
-        await ready(world)
+    async with serving("m1") as world:
         world.put(WORKLOADS, statefulset("db"))
         world.place("db", m1=1, paris=1)
         await world.until(
@@ -1132,9 +1127,7 @@ async def test_facts_that_are_gone_from_a_report_are_gone_from_the_member() -> N
 
 @pytest.mark.proves("PL15")
 async def test_a_report_that_is_gone_needs_an_operator() -> None:
-    world = PullWorld()
-    async with world.propagating(), world.agent():
-        await ready(world)
+    async with serving() as world:
         world.hub.remove(MEMBER_REPORTS, MEMBER_REPORT, namespace_of("paris"))
         await world.until(lambda: reason(world) == "AgentRevoked")
         message = conditions.find(world.cluster("paris"), "Ready")["message"]

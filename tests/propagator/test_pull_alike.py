@@ -14,8 +14,8 @@ from machinery.kinds.revisions import digest_of, revision_data, revision_name
 from tests.propagator.memory import SPACE
 from tests.propagator.pulling import PullWorld
 from tests.propagator.stage import deployment
-from tests.propagator.test_one_shard import propagated, ready, runs, workload
-from tests.propagator.test_pull import objects
+from tests.propagator.test_one_shard import propagated, runs, workload
+from tests.propagator.test_pull import objects, serving
 
 Json = dict[str, Any]
 _OWN = ("name", "capacityVersion")
@@ -65,9 +65,7 @@ def edit(world: PullWorld, image: str) -> str:
 
 @pytest.mark.proves("PL2")
 async def test_a_rollout_goes_over_both_modes_and_back() -> None:
-    world = PullWorld("m1")
-    async with world.propagating(), world.agent():
-        await ready(world)
+    async with serving("m1") as world:
         body = workload("web")
         waves = [{"name": "canary", "clusterSelector": {"matchLabels": {"tier": "canary"}}}]
         body["spec"] |= {"rollout": {"waves": waves}, "replicas": 4}
@@ -111,9 +109,7 @@ async def test_a_rollout_goes_over_both_modes_and_back() -> None:
 
 @pytest.mark.proves("PL2")
 async def test_what_keeps_the_room_of_a_reservation_is_the_same_in_both_modes() -> None:
-    world = PullWorld("m1")
-    async with world.propagating(), world.agent():
-        await ready(world)
+    async with serving("m1") as world:
         body = workload("launch-hold")
         owner = {"apiVersion": API_VERSION, "kind": "Reservation", "name": "launch", "uid": "uid-r"}
         body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
@@ -162,9 +158,7 @@ def jobs(world: PullWorld, name: str = "bill") -> dict[str, int]:
 @pytest.mark.proves("KD18", "KD19")
 async def test_a_job_is_made_in_neither_mode_before_its_part_of_the_work_is_known() -> None:
     """It would do all of it: what a leaving share has done is counted first."""
-    world = PullWorld("m1", "m2")
-    async with world.propagating(), world.agent():
-        await ready(world)
+    async with serving("m1", "m2") as world:
         world.put(WORKLOADS, job("Divided"))
         left = {"cluster": "m1", "replicas": 2, "completions": 5, "cause": "Drained"}
         leaving = [left | {"since": "2026-01-01T00:00:00Z"}]
@@ -182,9 +176,7 @@ async def test_a_job_is_made_in_neither_mode_before_its_part_of_the_work_is_know
 @pytest.mark.proves("KD19", "KD32")
 async def test_a_job_is_made_in_neither_mode_with_the_parts_of_the_run_before() -> None:
     """The controller divides the work of an object of another name anew."""
-    world = PullWorld("m1", "m2")
-    async with world.propagating(), world.agent():
-        await ready(world)
+    async with serving("m1", "m2") as world:
         world.put(WORKLOADS, job("Divided"))
         parts = [{"cluster": n, "replicas": 2, "completions": 5} for n in ("m2", "paris")]
         status: Json = {"placements": parts, "run": f"Job {SPACE}/before"}
@@ -207,9 +199,7 @@ async def test_a_job_is_made_in_neither_mode_with_the_parts_of_the_run_before() 
 @pytest.mark.parametrize("member", ["m2", "paris"])
 async def test_a_job_that_has_ended_on_another_cluster_runs_in_neither_mode(member: str) -> None:
     """As when it ended while it was to leave, and the controller has not heard of that yet."""
-    world = PullWorld("m1", "m2")
-    async with world.propagating(), world.agent():
-        await ready(world)
+    async with serving("m1", "m2") as world:
         world.put(WORKLOADS, job("Single"))
         counts = dict.fromkeys(("scheduled", "current", "ready", "unschedulable", "updated"), 0)
         ended = {"result": "Succeeded", "time": "2026-01-01T00:00:00Z"}

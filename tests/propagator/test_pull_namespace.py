@@ -28,7 +28,7 @@ from machinery.errors import NotFound
 from machinery.types import conditions
 from tests.propagator.pulling import PullWorld, namespace_of
 from tests.propagator.test_one_shard import ready, runs, workload
-from tests.propagator.test_pull import placed, secret, uid_of, versions
+from tests.propagator.test_pull import secret, serving, uid_of, versions
 
 
 def verdict(world: PullWorld, member: str) -> tuple[str, str]:
@@ -55,9 +55,7 @@ def names(world: PullWorld, member: str, of: str, **more: str) -> None:
 
 @pytest.mark.proves("PL4")
 async def test_a_membercluster_that_names_anothers_namespace_is_not_served_there() -> None:
-    world = PullWorld()
-    async with world.propagating(), world.agent():
-        await ready(world)
+    async with serving() as world:
         ends = {ANNOTATION_INVITED: "2020-01-02T03:04:05Z"}
         names(world, "evil", "paris", **ends)
         await world.until(lambda: verdict(world, "evil") == ("False", "AgentRevoked"))
@@ -114,10 +112,7 @@ async def test_an_agent_that_tells_another_members_cluster_takes_nothing_from_th
 
 
 async def test_a_pulled_member_that_is_renamed_keeps_what_runs() -> None:
-    world = PullWorld()
-    async with world.propagating(), world.agent():
-        await ready(world)
-        await placed(world, paris=2)
+    async with serving(paris=2) as world:
         await world.calm(3)
         before, specs = uids(world), [each["spec"] for each in world.deployments("paris")]
         names(world, "lyon", "paris")

@@ -28,7 +28,7 @@ from stowage.setup.backup import Backup
 from tests.propagator.memory import SPACE, World, _true
 from tests.propagator.pulling import PullWorld
 from tests.propagator.stage import deployment
-from tests.propagator.test_one_shard import propagated, ready, runs, workload
+from tests.propagator.test_one_shard import propagated, ready, runs, start, workload
 
 FORMER = "the-former-hub"
 
@@ -322,9 +322,7 @@ async def test_what_is_younger_on_a_pulled_member_leaves_it_after_an_edit_alone(
 
     async with world.propagating(), world.agent(), world.agent("rome", "agent-2"):
         await ready(world)
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", paris=2)
-        await world.until(lambda: runs(world, "web", paris=2))
+        await start(world, paris=2)
         edit(world, "web", targetDeployment=deployment("web", image="new"))
         await world.until(lambda: image(world, member="paris") == "new")
         world.cut.add("agent-1")

@@ -42,22 +42,18 @@ from propagator.shards.membership import OneShard
 from stowage.setup.rename import Rename, rename
 from tests.fakeclock import FakeClock
 from tests.propagator.contexts import Context
-from tests.propagator.fleet import ALL, MEMBERS, Fleet
+from tests.propagator.fleet import ALL, HERE, MEMBERS, THERE, Fleet
 from tests.propagator.memory import PROCESS, SPACE, STEP
-from tests.propagator.test_one_shard import runs, starts, statefulset, workload
+from tests.propagator.test_one_shard import runs, start, starts, statefulset, workload
 from tests.propagator.test_restored import accept, once_free
 
 
 @pytest.mark.proves("SC2")
 async def test_each_member_is_served_by_its_shard_alone(steady: None) -> None:
     world = Fleet(*MEMBERS)
-    world.shards(3)
-    async with world.running("a", "b", "c", "d"):
-        await world.until(lambda: world.served(3))
+    async with world.shared(3, "a", "b", "c", "d"):
         assert len({world.holder(shard) for shard in range(3)}) == 3
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", **ALL)
-        await world.until(lambda: runs(world, "web", **ALL))
+        await start(world, **ALL)
         for name, marks in world.writers().items():
             assert marks == [f"shard/{owner(name, 3)} term/1"]
         for shard in range(3):
@@ -70,9 +66,7 @@ async def test_members_change_their_shard_with_the_number(steady: None) -> None:
     world = Fleet(*MEMBERS)
     async with world.running("a", "b", "c"):
         await world.until(lambda: world.served(1))
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", **ALL)
-        await world.until(lambda: runs(world, "web", **ALL))
+        await start(world, **ALL)
         for number in (3, 2, 1):
             world.shards(number)
             await world.until(lambda number=number: world.served(number) and world.held(number))
@@ -104,9 +98,7 @@ async def test_members_are_compared_anew_with_each_number(steady: None) -> None:
     world = Fleet("m1", "m2")
     async with world.running("a", "b"):
         await world.until(lambda: world.served(1))
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", m1=1, m2=1)
-        await world.until(lambda: runs(world, "web", m1=1, m2=1))
+        await start(world, m1=1, m2=1)
         for number in (2, 1, 2):
             world.shards(number)
             await world.until(lambda number=number: world.served(number))
@@ -117,9 +109,8 @@ async def test_members_are_compared_anew_with_each_number(steady: None) -> None:
 @pytest.mark.proves("SC14")
 async def test_a_lease_that_cannot_be_read_lapses(steady: None) -> None:
     world = Fleet("m1", "m2")
-    world.shards(2)
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2) and world.reported(2))
+    async with world.shared(2, "a", "b"):
+        await world.until(lambda: world.reported(2))
         sees = world.processes[world.holder(0)]._membership
         await world.until(lambda: sees.tells(1) and sees.held(1))
         world.blind.add(world.holder(0))
@@ -135,12 +126,8 @@ async def test_a_lease_that_cannot_be_read_lapses(steady: None) -> None:
 async def test_a_spare_takes_the_shard_of_a_process_that_ends(steady: None) -> None:
     """No member changes its shard, and nothing is written for members of other shards."""
     world = Fleet(*MEMBERS)
-    world.shards(2)
-    async with world.running("a", "b", "c") as ends:
-        await world.until(lambda: world.served(2))
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", **ALL)
-        await world.until(lambda: runs(world, "web", **ALL))
+    async with world.shared(2, "a", "b", "c") as ends:
+        await start(world, **ALL)
         await world.calm(12)
         old, other = world.holder(1), world.holder(0)
         world.sent.clear()
@@ -157,12 +144,8 @@ async def test_a_spare_takes_the_shard_of_a_process_that_ends(steady: None) -> N
 @pytest.mark.proves("SC3", "SC4")
 async def test_another_serves_the_members_of_a_process_that_is_cut_off(steady: None) -> None:
     world = Fleet(*MEMBERS)
-    world.shards(2)
-    async with world.running("a", "b", "c"):
-        await world.until(lambda: world.served(2))
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", **ALL)
-        await world.until(lambda: runs(world, "web", **ALL))
+    async with world.shared(2, "a", "b", "c"):
+        await start(world, **ALL)
         old, others = world.holder(1), [n for n in MEMBERS if owner(n, 2) == 0]
         before = {name: world.writers()[name] for name in others}
         world.cut.add(old)
@@ -186,9 +169,7 @@ async def test_another_serves_the_members_of_a_process_that_is_cut_off(steady: N
 @pytest.mark.proves("SC10")
 async def test_a_number_that_is_none_changes_nothing(steady: None) -> None:
     world = Fleet(*MEMBERS)
-    world.shards(2)
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2))
+    async with world.shared(2, "a", "b"):
         for said in ("x", "0", "65", ""):
             world.shards(said)
             await world.calm(3)
@@ -200,21 +181,22 @@ async def test_a_number_that_is_none_changes_nothing(steady: None) -> None:
 
 @pytest.mark.proves("SC18")
 async def test_one_cluster_under_two_names_of_two_shards_is_served_once(steady: None) -> None:
-    one, two = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
-    world = Fleet(one, two)
-    world.same[two] = one
+    world = Fleet(HERE, THERE)
+    world.same[THERE] = HERE
     world.shards(2)
 
     def reason(name: str) -> str:
         return str(conditions.find(world.cluster(name), "Ready").get("reason"))
 
     async with world.running("a", "b"):
-        await world.until(lambda: {reason(one), reason(two)} == {"Connected", "AlreadyRegistered"})
+        await world.until(
+            lambda: {reason(HERE), reason(THERE)} == {"Connected", "AlreadyRegistered"}
+        )
         world.put(WORKLOADS, workload("web"))
-        world.place("web", **{one: 1, two: 1})
+        world.place("web", **{HERE: 1, THERE: 1})
         await world.calm(30)
-        assert {reason(one), reason(two)} == {"Connected", "AlreadyRegistered"}
-        assert len([name for name in (one, two) if world.deployments(name)]) == 1
+        assert {reason(HERE), reason(THERE)} == {"Connected", "AlreadyRegistered"}
+        assert len([name for name in (HERE, THERE) if world.deployments(name)]) == 1
 
 
 @pytest.mark.proves("SC3")
@@ -225,9 +207,7 @@ async def test_a_term_that_ends_while_a_cluster_is_noted_is_no_fault_of_its_memb
         raise LeaseLost("a does not hold the lease stowage-propagator")
 
     world = Fleet(*MEMBERS)
-    world.shards(2)
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2))
+    async with world.shared(2, "a", "b"):
         monkeypatch.setattr(Identities, "note_first", lost)
         await world.calm(60)
         assert world.served(2)
@@ -237,12 +217,8 @@ async def test_a_term_that_ends_while_a_cluster_is_noted_is_no_fault_of_its_memb
 @pytest.mark.proves("SC17")
 async def test_the_shard_of_the_last_member_ends_a_workload(steady: None) -> None:
     world = Fleet(*MEMBERS)
-    world.shards(3)
-    async with world.running("a", "b", "c"):
-        await world.until(lambda: world.served(3))
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", **ALL)
-        await world.until(lambda: runs(world, "web", **ALL))
+    async with world.shared(3, "a", "b", "c"):
+        await start(world, **ALL)
         world.delete("web")
         await world.until(lambda: not world.hub.all(WORKLOADS))
         assert not any(map(world.deployments, MEMBERS))
@@ -251,20 +227,15 @@ async def test_the_shard_of_the_last_member_ends_a_workload(steady: None) -> Non
 @pytest.mark.proves("SC17")
 async def test_a_cluster_that_is_given_up_is_waited_for_no_more(steady: None) -> None:
     """By a process that begins after that, and so has no session with it."""
-    two, one = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
-    world = Fleet(one, two)
-    world.shards(2)
+    world = Fleet(THERE, HERE)
     mark = {"metadata": {"annotations": {ANNOTATION_UNJOIN: GIVEN_UP}}}
-    async with world.running("a", "b") as processes:
-        await world.until(lambda: world.served(2))
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", **{one: 1, two: 1})
-        await world.until(lambda: runs(world, "web", **{one: 1, two: 1}))
-        world.away.add(one)
+    async with world.shared(2, "a", "b") as processes:
+        await start(world, **{THERE: 1, HERE: 1})
+        world.away.add(THERE)
         world.delete("web")
-        await world.until(lambda: not world.deployments(two))
+        await world.until(lambda: not world.deployments(HERE))
         await processes[world.holder(1)].aclose()
-        world.hub.edit(MEMBER_CLUSTERS, one, mark)
+        world.hub.edit(MEMBER_CLUSTERS, THERE, mark)
         async with world.running("c"):
             await world.until(lambda: world.holder(1) == "c")
             await world.calm(5)
@@ -274,44 +245,38 @@ async def test_a_cluster_that_is_given_up_is_waited_for_no_more(steady: None) ->
 @pytest.mark.proves("SC17")
 async def test_a_workload_that_may_be_anywhere_ends(steady: None) -> None:
     """Whoever may write its annotations may say that each member was sent something."""
-    one, two = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
-    world = Fleet(one, two)
-    world.shards(2)
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2))
+    world = Fleet(HERE, THERE)
+    async with world.shared(2, "a", "b"):
         world.put(WORKLOADS, workload("web"))
         world.hub.edit(WORKLOADS, "web", {"metadata": {"annotations": {ANNOTATION_CLUSTERS: "*"}}})
-        world.place("web", **{one: 1})
-        await world.until(lambda: runs(world, "web", **{one: 1}))
+        world.place("web", **{HERE: 1})
+        await world.until(lambda: runs(world, "web", **{HERE: 1}))
         world.delete("web")
         await world.until(lambda: not world.hub.all(WORKLOADS))
-        assert not world.deployments(one)
+        assert not world.deployments(HERE)
 
 
 @pytest.mark.proves("CT8")
 async def test_each_shard_counts_pods_that_another_tool_brings(steady: None) -> None:
-    one, two = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
-    world = Fleet(one, two)
-    for name in (one, two):
+    world = Fleet(HERE, THERE)
+    for name in (HERE, THERE):
         by = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d7f", "uid": "r"}
         meta = {"name": "web-5d7f-1", "namespace": SPACE, "uid": "p", "resourceVersion": "1"}
         labels = {"app": "web", "pod-template-hash": "5d7f"}
         meta |= {"labels": labels, "ownerReferences": [{**by, "controller": True}]}
         pod = {"metadata": meta, "spec": {"nodeName": "n1", "containers": [{"name": "main"}]}}
         world.members[name].objects["pods"][SPACE, meta["name"]] = pod
-    world.shards(2)
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2))
+    async with world.shared(2, "a", "b"):
         made = workload("web")
         world.put(WORKLOADS, {**made, "spec": {**made["spec"], "delivery": "None"}})
-        world.place("web", **{one: 2, two: 1})
+        world.place("web", **{HERE: 2, THERE: 1})
 
         def counted() -> dict[str, int]:
             return {e["name"]: e["scheduled"] for e in world.status("web").get("clusters", [])}
 
-        await world.until(lambda: counted() == {one: 1, two: 1})
+        await world.until(lambda: counted() == {HERE: 1, THERE: 1})
         await world.calm(5)
-        assert counted() == {one: 1, two: 1}
+        assert counted() == {HERE: 1, THERE: 1}
 
 
 @pytest.mark.proves("SC13")
@@ -319,48 +284,32 @@ async def test_a_share_leaves_once_another_shard_tells_that_its_successor_runs(
     steady: None,
 ) -> None:
     world = Fleet(*MEMBERS)
-    world.shards(2)
-    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2))
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", **{here: 3})
-        await world.until(lambda: runs(world, "web", **{here: 3}))
-        world.place("web", **{there: 3})
-        await world.until(lambda: runs(world, "web", **{there: 3}))
-        assert not world.deployments(here)
+    async with world.shared(2, "a", "b"):
+        await start(world, **{HERE: 3})
+        world.place("web", **{THERE: 3})
+        await world.until(lambda: runs(world, "web", **{THERE: 3}))
+        assert not world.deployments(HERE)
 
 
 @pytest.mark.proves("SC13")
 async def test_shares_of_several_shards_are_lowered_at_once(steady: None) -> None:
     world = Fleet(*MEMBERS)
-    world.shards(2)
-    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2))
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", **{here: 3, there: 3})
-        await world.until(lambda: runs(world, "web", **{here: 3, there: 3}))
+    async with world.shared(2, "a", "b"):
+        await start(world, **{HERE: 3, THERE: 3})
         world.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 2}})
-        world.place("web", **{here: 2, there: 2})
-        await world.until(lambda: runs(world, "web", **{here: 2, there: 2}))
+        world.place("web", **{HERE: 2, THERE: 2})
+        await world.until(lambda: runs(world, "web", **{HERE: 2, THERE: 2}))
 
 
 @pytest.mark.proves("SC13")
 async def test_a_share_stays_while_nobody_tells_that_its_successor_runs(steady: None) -> None:
     world = Fleet(*MEMBERS)
-    world.shards(2)
-    async with world.running("a", "b") as ends:
-        await world.until(lambda: world.served(2))
-        here = next(n for n in MEMBERS if world.cluster(n)["shard"] == 0)
-        there = next(n for n in MEMBERS if world.cluster(n)["shard"] == 1)
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", **{here: 3})
-        await world.until(lambda: runs(world, "web", **{here: 3}))
+    async with world.shared(2, "a", "b") as ends:
+        await start(world, **{HERE: 3})
         await ends[world.holder(1)].aclose()
-        world.place("web", **{there: 3})
+        world.place("web", **{THERE: 3})
         await world.calm(40)
-        assert world.deployments(here)
+        assert world.deployments(HERE)
         assert not conditions.holds(world.status("web"), "Ready")
 
 
@@ -388,9 +337,7 @@ def reached(world: Fleet) -> dict[str, str]:
 async def test_a_gang_over_three_shards_starts_once_each_of_them_is_held(steady: None) -> None:
     names = [next(f"m{n}" for n in range(99) if owner(f"m{n}", 3) == shard) for shard in range(3)]
     world = Fleet(*names)
-    world.shards(3)
-    async with world.running("a", "b", "c") as ends:
-        await world.until(lambda: world.served(3))
+    async with world.shared(3, "a", "b", "c") as ends:
         await ends[world.holder(1)].aclose()
         gang(world, *names)
         await world.calm(30)
@@ -507,9 +454,7 @@ def standing(member: Member) -> dict[str, Any]:
 async def test_shards_do_not_wait_for_each_other_before_a_statefulset_is_made(steady: None) -> None:
     """Each tells what stands on its members also while it writes nothing there yet."""
     world = Fleet(*MEMBERS)
-    world.shards(2)
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2))
+    async with world.shared(2, "a", "b"):
         world.put(WORKLOADS, statefulset("db"))
         world.place("db", m1=1, m2=1, m3=1)
         first = {"m1": (0, "pause"), "m2": (1000, "pause"), "m3": (2000, "pause")}
@@ -525,9 +470,7 @@ async def test_shards_do_not_wait_for_each_other_before_a_statefulset_is_made(st
 async def test_clusters_of_no_replicas_do_not_wait_for_each_other(steady: None) -> None:
     """What is not there and is to have no replicas is told as looked at, too."""
     world = Fleet(*MEMBERS)
-    world.shards(2)
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2))
+    async with world.shared(2, "a", "b"):
         world.put(WORKLOADS, statefulset("db"))
         world.place("db", m1=0, m2=0, m3=1)
         first = {"m1": (0, "pause"), "m2": (1000, "pause"), "m3": (2000, "pause")}
@@ -568,39 +511,37 @@ async def test_each_shard_holds_what_a_hub_has_forgotten_and_no_other_starts_its
     steady: None,
 ) -> None:
     """One process has seen the hub go back; the others begin after that, and are behind it."""
-    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
-    world = Fleet(here, there)
-    world.shards(2)
-    async with world.running("a", "b") as ends:
-        await world.until(lambda: world.served(2) and world.reported(2))
+    world = Fleet(HERE, THERE)
+    async with world.shared(2, "a", "b") as ends:
+        await world.until(lambda: world.reported(2))
         snapshot = world.hub.snapshot()
         await world.calm(3)  # each Lease is renewed since
-        for name, member in (("db", here), ("web", there)):
+        for name, member in (("db", HERE), ("web", THERE)):
             world.put(WORKLOADS, statefulset(name))
             world.place(name, **{member: 2})
             await world.until(lambda name=name, member=member: member in starts(world, name))
             dated(world, member, name)
         await ends[world.holder(1)].aclose()
         world.hub.set_back(snapshot)
-        for name, member in (("db", there), ("web", here)):
+        for name, member in (("db", THERE), ("web", HERE)):
             world.hub.put(WORKLOADS, statefulset(name))
             world.place(name, **{member: 2})
         for _ in range(300):
             world.hub.bookmark()  # it soon passes all versions of before
         async with world.running("c"):
-            await world.until(lambda: forgotten(world, here, there) == {"db", "web"})
+            await world.until(lambda: forgotten(world, HERE, THERE) == {"db", "web"})
             await world.calm(30)
             assert world.served(2)
-            assert reasons(world, here, there) == {"HubWentBack"}
-            assert {*starts(world, "db")} == {here}
-            assert {*starts(world, "web")} == {there}
+            assert reasons(world, HERE, THERE) == {"HubWentBack"}
+            assert {*starts(world, "db")} == {HERE}
+            assert {*starts(world, "web")} == {THERE}
             (share,) = world.status("db")["clusters"]
-            assert f"see `stowage sweep {here}`" in share["message"]
-            (held,) = world.cluster(here)["sweepHeld"]["workloads"]
+            assert f"see `stowage sweep {HERE}`" in share["message"]
+            (held,) = world.cluster(HERE)["sweepHeld"]["workloads"]
             confirmed = {"metadata": {"annotations": {ANNOTATION_SWEEP: held["uid"]}}}
-            world.hub.edit(MEMBER_CLUSTERS, here, confirmed)
-            await world.until(lambda: {*starts(world, "db")} == {there})
-            assert {*starts(world, "web")} == {there}
+            world.hub.edit(MEMBER_CLUSTERS, HERE, confirmed)
+            await world.until(lambda: {*starts(world, "db")} == {THERE})
+            assert {*starts(world, "web")} == {THERE}
 
 
 @pytest.mark.proves("SC14", "SC15")
@@ -608,37 +549,33 @@ async def test_nothing_counts_that_a_shard_has_told_before_the_hub_was_set_back(
     steady: None,
 ) -> None:
     """Its Lease says that it has compared its members, as it had then, and nobody renews it."""
-    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
-    world = Fleet(here, there)
-    world.shards(2)
-    async with world.running("a", "b") as ends:
-        await world.until(lambda: world.served(2) and world.reported(2))
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", **{here: 2})
-        await world.until(lambda: runs(world, "web", **{here: 2}))
-        world.away.add(here)
-        world.place("web", **{there: 2})
-        await world.until(lambda: world.deployments(there))
+    world = Fleet(HERE, THERE)
+    async with world.shared(2, "a", "b") as ends:
+        await world.until(lambda: world.reported(2))
+        await start(world, **{HERE: 2})
+        world.away.add(HERE)
+        world.place("web", **{THERE: 2})
+        await world.until(lambda: world.deployments(THERE))
         await world.calm(3)
         snapshot = world.hub.snapshot()
         await world.calm(3)  # each Lease is renewed since
         await ends[world.holder(1)].aclose()
-        world.members[there].delete("deployments", (SPACE, "web"))
+        world.members[THERE].delete("deployments", (SPACE, "web"))
         world.hub.set_back(snapshot)
         await world.until(lambda: world.lease(0)["metadata"]["annotations"]["stowage.dev/set-back"])
         sees = world.processes[world.holder(0)]._membership
-        world.away.discard(here)
+        world.away.discard(HERE)
         world.put(WORKLOADS, statefulset("db"))
-        world.place("db", **{here: 2})
+        world.place("db", **{HERE: 2})
         for _ in range(150):
             await world.calm(STEP)
-            assert world.deployments(here), "the copy elsewhere ran then, and is gone since"
+            assert world.deployments(HERE), "the copy elsewhere ran then, and is gone since"
             assert not sees.tells(1)
             assert not starts(world, "db"), "another may run where nobody has looked"
         async with world.running("c"):
             await world.until(lambda: world.served(2) and world.reported(2))
-            await world.until(lambda: {*starts(world, "db")} == {here})
-            await world.until(lambda: runs(world, "web", **{there: 2}))
+            await world.until(lambda: {*starts(world, "db")} == {HERE})
+            await world.until(lambda: runs(world, "web", **{THERE: 2}))
         first, second = (world.lease(shard)["metadata"]["annotations"] for shard in (0, 1))
         assert SetBack.on(first) == SetBack.on(second)
         assert SetBack.on(first).version is not None
@@ -682,23 +619,21 @@ async def test_all_shards_tell_of_a_set_back_by_the_version_of_the_first_who_not
 async def test_leases_on_members_tell_of_a_set_back_by_the_version_that_all_shards_tell(
     steady: None,
 ) -> None:
-    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
-    world = Fleet(here, there)
-    world.shards(2)
+    world = Fleet(HERE, THERE)
 
     def told(shard: int, member: str) -> int | None:
         manager = world.processes[world.holder(shard)].manager
         session = manager.registry.get(member) if manager is not None else None
         return session.went_back_to if session is not None else None
 
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2) and world.reported(2))
+    async with world.shared(2, "a", "b"):
+        await world.until(lambda: world.reported(2))
         snapshot = world.hub.snapshot()
         await world.calm(40)  # each Lease on a member is renewed since
         world.hub.set_back(snapshot)
-        await world.until(lambda: told(0, here) and told(1, there))
+        await world.until(lambda: told(0, HERE) and told(1, THERE))
         found = SetBack.on(world.lease(0)["metadata"]["annotations"]).version
-        assert told(0, here) == told(1, there) == found
+        assert told(0, HERE) == told(1, THERE) == found
 
 
 @pytest.mark.proves("PK33", "SC27")
@@ -727,9 +662,7 @@ async def test_a_process_that_takes_over_long_after_a_set_back_finds_nothing_you
         await world.calm(3)
         world.hub.set_back(snapshot)
         await world.until(lambda: all(said().values()))
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", **{here: 2})
-        await world.until(lambda: runs(world, "web", **{here: 2}))
+        await start(world, **{here: 2})
         await world.calm(10)
         (before,), told = world.deployments(here), said()
         world.hub._version += 1000
@@ -744,21 +677,19 @@ async def test_a_process_that_takes_over_long_after_a_set_back_finds_nothing_you
 async def test_what_one_shard_takes_over_and_what_another_makes_have_ordinals_of_their_own(
     steady: None,
 ) -> None:
-    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
-    world = Fleet(here, there)
-    world.shards(2)
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2) and world.reported(2))
-        await made_and_forgotten(world, there)
-        await world.until(lambda: forgotten(world, here, there) == {"db"})
+    world = Fleet(HERE, THERE)
+    async with world.shared(2, "a", "b"):
+        await world.until(lambda: world.reported(2))
+        await made_and_forgotten(world, THERE)
+        await world.until(lambda: forgotten(world, HERE, THERE) == {"db"})
         world.hub.put(WORKLOADS, statefulset("db"))
         world.lag = 1.0  # each tells late what it has made
-        world.place("db", **{here: 1, there: 1})
-        await world.until(lambda: {*starts(world, "db")} == {here, there})
+        world.place("db", **{HERE: 1, THERE: 1})
+        await world.until(lambda: {*starts(world, "db")} == {HERE, THERE})
         await world.calm(10)
         assert {name: start for name, (start, _) in starts(world, "db").items()} == {
-            there: 0,
-            here: 1000,
+            THERE: 0,
+            HERE: 1000,
         }
 
 
@@ -766,8 +697,7 @@ async def test_what_one_shard_takes_over_and_what_another_makes_have_ordinals_of
 async def test_what_is_told_before_an_object_is_taken_over_says_nothing_of_its_ordinals(
     steady: None,
 ) -> None:
-    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
-    world = Fleet(here, there)
+    world = Fleet(HERE, THERE)
     world.shards(2)
 
     async def late(method: str, path: str, _body: Any) -> None:
@@ -775,44 +705,43 @@ async def test_what_is_told_before_an_object_is_taken_over_says_nothing_of_its_o
         if method == "PATCH" and path.endswith("/db"):
             await world.clock.sleep(5)
         elif path.endswith("/db/status") and PROCESS.get() == world.holder(1):
-            (found,) = world.members[there].objects["statefulsets"].values()
+            (found,) = world.members[THERE].objects["statefulsets"].values()
             taken_over = world.hub.read(WORKLOADS, "db")["metadata"]["uid"] in str(found)
-            if taken_over and forgotten(world, there):
+            if taken_over and forgotten(world, THERE):
                 raise Unreachable("not now")
 
     async with world.running("a", "b"):
         await world.until(lambda: world.served(2) and world.reported(2))
-        await made_and_forgotten(world, there)
-        await world.until(lambda: forgotten(world, there) == {"db"})
+        await made_and_forgotten(world, THERE)
+        await world.until(lambda: forgotten(world, THERE) == {"db"})
         world.hub.faults.append(late)
         world.hub.put(WORKLOADS, statefulset("db"))
-        world.place("db", **{here: 1, there: 1})
-        await world.until(lambda: {*starts(world, "db")} == {here, there}, seconds=300)
+        world.place("db", **{HERE: 1, THERE: 1})
+        await world.until(lambda: {*starts(world, "db")} == {HERE, THERE}, seconds=300)
         assert {name: start for name, (start, _) in starts(world, "db").items()} == {
-            there: 0,
-            here: 1000,
+            THERE: 0,
+            HERE: 1000,
         }
 
 
 @pytest.mark.proves("SC15")
 async def test_a_shard_has_looked_once_the_hub_has_its_held_sweeps(steady: None) -> None:
-    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
-    world = Fleet(here, there)
+    world = Fleet(HERE, THERE)
     world.shards(2)
 
     async def slow(method: str, path: str, _body: Any) -> None:
-        if method == "PATCH" and path.endswith(f"/{here}/status"):
+        if method == "PATCH" and path.endswith(f"/{HERE}/status"):
             await world.clock.sleep(20)
 
     async with world.running("a", "b"):
         await world.until(lambda: world.served(2) and world.reported(2))
-        await made_and_forgotten(world, here, replicas=2)
+        await made_and_forgotten(world, HERE, replicas=2)
         world.hub.faults.append(slow)
         world.hub.put(WORKLOADS, statefulset("db"))
-        world.place("db", **{there: 2})
+        world.place("db", **{THERE: 2})
         await world.calm(60)
-        assert {*starts(world, "db")} == {here}
-        assert forgotten(world, here) == {"db"}
+        assert {*starts(world, "db")} == {HERE}
+        assert forgotten(world, HERE) == {"db"}
 
 
 @pytest.mark.parametrize("decides", ["an edit", "stowage restore --accept", "a deletion"])
@@ -822,41 +751,36 @@ async def test_a_shard_tells_of_a_copy_that_nothing_of_the_hub_names(
 ) -> None:
     """It has moved there in the history that the hub has lost, and the place of before is away."""
     world = Fleet(*MEMBERS)
-    world.shards(2)
-    here, there = (next(n for n in MEMBERS if owner(n, 2) == shard) for shard in (0, 1))
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2))
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", **{here: 3})
-        await world.until(lambda: runs(world, "web", **{here: 3}))
+    async with world.shared(2, "a", "b"):
+        await start(world, **{HERE: 3})
         snapshot = world.hub.snapshot()
-        world.place("web", **{there: 3})
-        await world.until(lambda: runs(world, "web", **{there: 3}))
+        world.place("web", **{THERE: 3})
+        await world.until(lambda: runs(world, "web", **{THERE: 3}))
         await world.calm(60)
-    world.away.add(here)
+    world.away.add(HERE)
     world.hub.set_back(snapshot)
     async with world.running("a", "b"):
 
         def left() -> dict[str, Any]:
             told = world.status("web").get("clusters", [])
-            return next((each for each in told if each["name"] == there), {})
+            return next((each for each in told if each["name"] == THERE), {})
 
         await once_free(world, lambda: left().get("state") == "Leaving")
         assert left()["message"] == "kept until the other clusters are ready"
-        world.away.discard(here)
+        world.away.discard(HERE)
         await once_free(world, lambda: "an edit of the Workload decides" in left()["message"])
         if decides == "an edit":
             world.hub.edit(WORKLOADS, "web", {"spec": {"replicas": 3}})
         elif decides == "stowage restore --accept":
             accept(world, "web")
         if decides != "a deletion":
-            await world.until(lambda: runs(world, "web", **{here: 3}) and not left())
+            await world.until(lambda: runs(world, "web", **{HERE: 3}) and not left())
         else:
-            world.away.add(there)
+            world.away.add(THERE)
             world.delete("web")
-            await world.until(lambda: not world.deployments(here))
+            await world.until(lambda: not world.deployments(HERE))
             await world.calm(5)
             assert world.hub.all(WORKLOADS), "its end waits for the copy, too"
-            world.away.discard(there)
+            world.away.discard(THERE)
             await world.until(lambda: not world.hub.all(WORKLOADS))
-        assert not world.deployments(there)
+        assert not world.deployments(THERE)

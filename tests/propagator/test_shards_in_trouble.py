@@ -13,7 +13,7 @@ from machinery.types.shards import owner
 from propagator.settings import PropagatorSettings
 from tests.propagator.fleet import MEMBERS, Fleet
 from tests.propagator.memory import SPACE, STEP
-from tests.propagator.test_one_shard import runs, workload
+from tests.propagator.test_one_shard import start, workload
 
 CHANGES = 1000
 
@@ -23,12 +23,8 @@ async def test_a_workload_over_all_shards_loses_few_races(steady: None) -> None:
     """Numbers of replicas change on all members, sometimes of several shards in one moment."""
     given = random.Random(11)
     world = Fleet(*MEMBERS)
-    world.shards(3)
-    async with world.running("a", "b", "c"):
-        await world.until(lambda: world.served(3))
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", **dict.fromkeys(MEMBERS, 9))
-        await world.until(lambda: runs(world, "web", **dict.fromkeys(MEMBERS, 9)))
+    async with world.shared(3, "a", "b", "c"):
+        await start(world, **dict.fromkeys(MEMBERS, 9))
         since, world.lag = len(world.sent), 0.01
         ready = dict.fromkeys(MEMBERS, 9)
         for number in range(CHANGES):
@@ -53,9 +49,7 @@ async def test_the_last_write_of_a_process_that_is_cut_off_lands_before_its_term
 ) -> None:
     """Each write tells its server how long it may take: one that an admission webhook holds, too."""
     world = Fleet(*MEMBERS)
-    world.shards(2)
-    async with world.running("a", "b"):
-        await world.until(lambda: world.served(2))
+    async with world.shared(2, "a", "b"):
         world.put(WORKLOADS, workload("web"))
         for number in range(6):
             world.place("web", **dict.fromkeys(MEMBERS, 1 + number))
@@ -77,9 +71,7 @@ async def test_the_last_write_of_a_process_that_is_cut_off_lands_before_its_term
 async def test_a_shard_that_kills_its_holder_leaves_the_others_alone(steady: None) -> None:
     """As a memory limit does. Whoever holds it held none before, and holds no other beside it."""
     world = Fleet(*MEMBERS)
-    world.shards(3)
-    async with world.running("a", "b", "c", "d", "e") as ends:
-        await world.until(lambda: world.served(3))
+    async with world.shared(3, "a", "b", "c", "d", "e") as ends:
         terms = {shard: world.lease(shard)["spec"]["leaseTransitions"] for shard in (0, 2)}
         held = [world.holder(1)]
         for _ in range(2):

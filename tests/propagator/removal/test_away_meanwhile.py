@@ -12,7 +12,7 @@ from machinery.api.resources import WORKLOADS
 from propagator.app import Propagator
 from tests.propagator.memory import SPACE, World
 from tests.propagator.test_in_memory import not_ready
-from tests.propagator.test_one_shard import ready, runs, workload
+from tests.propagator.test_one_shard import ready, runs, start
 
 pytestmark = pytest.mark.usefixtures("steady")
 
@@ -47,9 +47,7 @@ async def test_what_is_not_seen_for_a_moment_keeps_its_ready_replicas(
     world = World("m1", "m2")
     async with world.propagating() as process:
         await ready(world)
-        world.put(WORKLOADS, workload("web"))
-        world.place("web", m1=4)
-        await world.until(lambda: runs(world, "web", m1=4))
+        await start(world, m1=4)
         await world.calm(3)
         answer, held = world.hub.request, asyncio.Event()
 
