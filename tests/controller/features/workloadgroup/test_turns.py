@@ -673,23 +673,19 @@ def made_way() -> Yard:
     return yard
 
 
-def test_who_gave_way_for_one_that_wants_too_few_units_may_hold_again() -> None:
+@pytest.mark.parametrize(
+    ("units", "how"),
+    [(5, {}), (10, {"present": {"far": 10}})],
+    ids=["wants too few units", "was placed by hand"],
+)
+def test_who_gave_way_for_one_that_waits_no_more_may_hold_again(units, how) -> None:
     yard = made_way()
     feature = feature_of(yard)
     yard.handle.looked.clear()
-    stored(yard, feature, "a", 5)
+    stored(yard, feature, "a", units, **how)
     assert list(yard.handle.looked) == [(NS, "b")]
     assert told(yard, "b").reason is ScheduledReason.WAITING_FOR_GROUP
     assert held(yard, "b")
-
-
-def test_who_gave_way_for_one_that_was_placed_by_hand_may_hold_again() -> None:
-    yard = made_way()
-    feature = feature_of(yard)
-    yard.handle.looked.clear()
-    stored(yard, feature, "a", 10, present={"far": 10})
-    assert list(yard.handle.looked) == [(NS, "b")]
-    assert told(yard, "b").reason is ScheduledReason.WAITING_FOR_GROUP
 
 
 @pytest.mark.parametrize("how", ["fewer units", "placed by hand", "minMember", "fault", "deleted"])
