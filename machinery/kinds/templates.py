@@ -319,8 +319,7 @@ def check(profile: Profile, template: Body) -> None:
         raise InvalidTemplate(
             f"WorkloadKind {kind_name(profile.group, profile.kind)}: {profile.fault}"
         )
-    if not profile.known:
-        _mapping(template, ("spec",))
+    _mapping(template, ("spec",))
     for path in _read(profile):
         _mapping(template, steps(path)[:-1])
     suspends = profile.suspends_when and value_at(template, profile.suspend_path) is True

@@ -64,6 +64,8 @@ def test_the_replicas_that_are_wanted(body: Any, asked: int | None, wanted: int)
         (template("Job", {"completions": "all"}, "batch/v1"), "spec.completions"),
         (template("Widget", {"size": {}}, "example.com/v1"), "spec.size"),
         (template("Widget", [], "example.com/v1"), "spec"),
+        (template("HelmRelease", None, "helm.toolkit.fluxcd.io/v2"), "spec"),
+        (template("JobSet", "text", "jobset.x-k8s.io/v1alpha2"), "spec"),
     ],
 )
 def test_what_is_malformed_is_named_by_its_path(body: Any, path: str) -> None:
