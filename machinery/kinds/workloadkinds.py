@@ -72,9 +72,12 @@ def _reading(name: str, encoded: bytes) -> Reading:
 
 
 def _in_object(said: Any) -> Any:
-    """Return what a spec says with each path as it is in an object: `object.spec.a` is `spec.a`."""
+    """Return what a spec says with each path as it is in an object: `object.spec.a` is `spec.a`.
+
+    A field that a file leaves empty is no field.
+    """
     if isinstance(said, dict):
-        return {key: _in_object(each) for key, each in said.items()}
+        return {key: _in_object(each) for key, each in said.items() if each is not None}
     if isinstance(said, list):
         return [_in_object(each) for each in said]
     if isinstance(said, str) and said.startswith("object.") and is_path(said):

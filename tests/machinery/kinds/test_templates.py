@@ -135,6 +135,7 @@ def test_a_path_may_begin_with_the_object() -> None:
         "pods": [{"each": "object.spec.groups", "name": "key", "template": "item.template"}],
         "ready": {"replicas": "object.status.ready", "when": ["object.status.up == true"]},
         "suspended": "object.spec.paused",
+        "degraded": None,  # as a file has it
     }
     found = reading_of(WorkloadKind(metadata=Meta(name="gear.example.com"), spec=spec)).profile
     assert found is not None
