@@ -284,7 +284,7 @@ class _Wrapping:
             workload.follows = True
         # Secrets that no pod names, but an Ingress or an account that goes along
         named_there = {each for item in workload.held for each in names_in(item.body)} - outside
-        secrets = sorted(each.name for each in named_there if self._has(each))
+        secrets = sorted(each.name for each in named_there if self._has(each, workload.namespace))
         if secrets:
             workload.spec["resources"] = [{"name": each} for each in dict.fromkeys(secrets)]
         if guarded := guarded_kinds(workload.spec):
@@ -294,10 +294,12 @@ class _Wrapping:
                 "needs the right to each, and members must allow them (docs/admission.md)",
             )
 
-    def _has(self, name: Name) -> bool:
-        """Whether it is a Secret of the input."""
+    def _has(self, name: Name, namespace: str) -> bool:
+        """Whether it is a Secret of the input that may be in that namespace."""
         return name.kind == SECRET and any(
-            item.kind == SECRET and item.name == name.name for item in self._items
+            (item.kind, item.name) == (SECRET, name.name)
+            and (not namespace or item.namespace in ("", namespace))
+            for item in self._items
         )
 
     def _tell_tenants(self) -> None:

@@ -51,6 +51,11 @@ def hooked(each: dict[str, Any], when: str = "pre-upgrade") -> dict[str, Any]:
     return {**each, "metadata": {**each["metadata"], "annotations": {"helm.sh/hook": when}}}
 
 
+def placed(each: dict[str, Any], namespace: str) -> dict[str, Any]:
+    metadata = {**each["metadata"], **({"namespace": namespace} if namespace else {})}
+    return {**each, "metadata": metadata}
+
+
 PASSWORD = {"env": [{"name": "P", "valueFrom": {"secretKeyRef": {"name": "password", "key": "p"}}}]}
 SETTINGS = {"envFrom": [{"configMapRef": {"name": "settings"}}]}
 WEB = runs("Deployment", "web", serviceAccountName="shop", container=SETTINGS)
@@ -125,6 +130,16 @@ def notes(result: Result) -> dict[str, str]:
 
 
 # --- Workloads ------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("IM18")
+def test_a_secret_of_another_namespace_goes_along_with_nothing() -> None:
+    """A Workload that named it would wait for it, as Secrets come from its own namespace."""
+    objects = [placed(each, "shop") for each in CHART if each["metadata"]["name"] != "tls"]
+    tls = thing("v1", "Secret", "tls", stringData={"tls.crt": "canary"})
+    for where, named in (("other", None), ("shop", [{"name": "tls"}]), ("", [{"name": "tls"}])):
+        made = workloads(wrapped([*objects, placed(tls, where)]))
+        assert made["Workload/web"]["spec"].get("resources") == named
 
 
 @pytest.mark.proves("IM16")
