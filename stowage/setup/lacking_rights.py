@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from crds.names import LABEL_REGISTER
@@ -18,7 +19,12 @@ from machinery.api.verbs import Verbs
 from machinery.discovery.access_reviews import review
 from machinery.errors import StowageError
 from propagator.credentials.accounts import MEMBER_ACCOUNT, TENANT_ACCOUNT, TENANT_ROLE
-from propagator.credentials.credentials import Credentials, Rights, credentials_of
+from propagator.credentials.credentials import (
+    Credentials,
+    PodSecurity,
+    Rights,
+    credentials_of,
+)
 from stowage.setup import member_rights
 
 Manifest = dict[str, Any]
@@ -32,21 +38,41 @@ _ACCESS = Resource(
 )
 
 
-async def of_members(hub: ApiClient, home: str) -> dict[str, list[str] | StowageError]:
-    """Return what the account of each member lacks, such as `list ingresses`, by the member's name.
+@dataclass(frozen=True, slots=True)
+class LackingRights:
+    """What the account of a member lacks, such as `list ingresses`."""
+
+    rights: list[str]
+    join: str
+    """The command that gives them, with the options that a further join does not keep."""
+
+
+async def of_members(hub: ApiClient, home: str) -> dict[str, LackingRights | StowageError]:
+    """Return what the account of each member lacks, by the member's name.
 
     A fault stands for a member that could not be asked.
     """
-    found: dict[str, list[str] | StowageError] = {}
+    found: dict[str, LackingRights | StowageError] = {}
     listed = await hub.list(SECRETS, namespace=home, label_selector=f"{LABEL_REGISTER}=true")
     for secret in listed["items"]:
         name = secret["metadata"]["name"]
         try:
             data = {key: base64.b64decode(v) for key, v in (secret.get("data") or {}).items()}
-            found[name] = await of_account(credentials_of(data), name)
+            credentials = credentials_of(data)
+            lacks = await of_account(credentials, name)
+            found[name] = LackingRights(lacks, _join(name, credentials))
         except StowageError as e:
             found[name] = e
     return found
+
+
+def _join(name: str, credentials: Credentials) -> str:
+    words = ["stowage join", name]
+    if credentials.rights is Rights.CLUSTER:
+        words.append(f"--rights {Rights.CLUSTER}")
+    elif credentials.pod_security is not PodSecurity.BASELINE:
+        words.append(f"--pod-security {credentials.pod_security}")
+    return " ".join(words)
 
 
 async def of_account(credentials: Credentials, name: str) -> list[str]:

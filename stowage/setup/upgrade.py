@@ -268,8 +268,8 @@ async def planned(hub: ApiClient, objects: Sequence[Manifest], home: str, say: S
     for name, lacks in (await lacking_rights.of_members(hub, home)).items():
         if isinstance(lacks, StowageError):
             say(f"{name}: what its account may do is not known: {lacks}")
-        elif lacks:
-            text = f"stowage join {name}    # + {output.named(lacks, NAMED)}"
+        elif lacks.rights:
+            text = f"{lacks.join}    # + {output.named(lacks.rights, NAMED)}"
             rows.append(Change(step=Step.MEMBERS, object=name, change=text))
     return rows
 

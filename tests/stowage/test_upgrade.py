@@ -1,14 +1,21 @@
-"""What an install over another release says of kinds that it has no profile for."""
+"""What an install over another release says of kinds that it has no profile for, and what an
+upgrade says of members that lack a right."""
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner, Result
 
+from crds.names import LABEL_REGISTER, SYSTEM_NAMESPACE
+from machinery.api.resources import SECRETS
 from stowage.cli import cli
+from stowage.setup import lacking_rights, upgrade
+from tests.fakeclock import FakeClock
+from tests.memoryhub import MemoryHub
 from tests.stowage.plain_hub import PlainHub, hub_of
 
 NEW = "example/stowage:2"
@@ -89,3 +96,38 @@ def test_a_second_run_and_a_new_hub_are_asked_nothing(hub: Hub, change: dict[str
         setattr(hub, name, value)
     assert install(hub.file, "--dry-run").stderr == ""
     assert "Nothing is installed" not in str(install(hub.file).exception), "it goes on to the hub"
+
+
+# --- members --------------------------------------------------------------------------------------
+
+MEMBER = {"endpoint": "https://m.example", "token": "t"}
+
+
+@pytest.mark.proves("PK21")
+@pytest.mark.parametrize(
+    ("data", "command"),
+    [
+        ({"rights": "narrow"}, "stowage join paris"),
+        ({"rights": "narrow", "podSecurity": "baseline"}, "stowage join paris"),
+        (
+            {"rights": "narrow", "podSecurity": "restricted"},
+            "stowage join paris --pod-security restricted",
+        ),
+        ({"rights": "cluster"}, "stowage join paris --rights cluster"),
+    ],
+)
+async def test_the_join_that_a_member_needs_keeps_its_rights(
+    monkeypatch: pytest.MonkeyPatch, data: dict[str, str], command: str
+) -> None:
+    """A join without these options would make narrow rights of wide ones."""
+
+    async def lacks(_: Any, name: str) -> list[str]:
+        return [f"list {name}s"]
+
+    monkeypatch.setattr(lacking_rights, "of_account", lacks)
+    hub = MemoryHub(clock=FakeClock(), admission=False)
+    meta = {"name": "paris", "namespace": SYSTEM_NAMESPACE, "labels": {LABEL_REGISTER: "true"}}
+    given = {k: base64.b64encode(v.encode()).decode() for k, v in {**MEMBER, **data}.items()}
+    hub.put(SECRETS, {"metadata": meta, "data": given})
+    rows = await upgrade.planned(cast("Any", hub), [], SYSTEM_NAMESPACE, len)
+    assert [each.change for each in rows] == [f"{command}    # + list pariss"]
