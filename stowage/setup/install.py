@@ -43,6 +43,8 @@ _POLICY_WORK = {
 """The kinds of our policies, and the process that does their work on a hub without the kind."""
 DEFAULTS = "stowage-controller-defaults"
 """The binding that a hub needs where it serves no MutatingAdmissionPolicy."""
+DECISIONS = "stowage-clusterdecisions"
+"""The name of what an Argo CD has in its namespace to read ClusterDecisions."""
 _PARTS = (
     "rbac.yaml",
     "priority.yaml",

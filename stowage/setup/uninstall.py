@@ -31,12 +31,14 @@ from crds.names import (
 from crds.workload import OnDelete
 from machinery.api.client import ApiClient
 from machinery.api.resources import (
+    CONFIG_MAPS,
     CRDS,
     DEPLOYMENTS,
     MEMBER_CLUSTERS,
     NAMESPACES,
     RESERVATIONS,
     ROLE_BINDINGS,
+    ROLES,
     WORKLOADS,
     Resource,
 )
@@ -331,7 +333,8 @@ async def _take_away(hub: ApiClient, plan: Uninstall, say: Say) -> None:
         if gone:
             say(f"{kind} {name} deleted")
         if kind == "ClusterRoleBinding":
-            await _unbind(hub, name, say)
+            await _wherever(hub, ROLE_BINDINGS, name, say)
+    await _argocd(hub, say)
     for name in await member_namespace.members(hub):
         with suppress(NotFound):
             await hub.delete(NAMESPACES, name)
@@ -356,12 +359,18 @@ def _rank(manifest: Json) -> int:
     return {ROLE_BINDINGS.group: 2, "admissionregistration.k8s.io": 3}.get(group, 1)
 
 
-async def _unbind(hub: ApiClient, name: str, say: Say) -> None:
-    """Delete the bindings of that name by which single namespaces are tenants."""
-    listed = await hub.list(ROLE_BINDINGS, field_selector=f"metadata.name={name}")
+async def _argocd(hub: ApiClient, say: Say) -> None:
+    """Delete what `install --argocd` has made in the namespace of an Argo CD."""
+    for resource in (ROLE_BINDINGS, ROLES, CONFIG_MAPS):
+        await _wherever(hub, resource, install.DECISIONS, say)
+
+
+async def _wherever(hub: ApiClient, resource: Resource, name: str, say: Say) -> None:
+    """Delete the objects of that name in all namespaces, as those of single tenants."""
+    listed = await hub.list(resource, field_selector=f"metadata.name={name}")
     for each in listed["items"]:
-        if await _deleted(hub, ROLE_BINDINGS, each):
-            say(f"namespace {each['metadata']['namespace']}: RoleBinding {name} deleted")
+        if await _deleted(hub, resource, each):
+            say(f"namespace {each['metadata']['namespace']}: {resource.kind} {name} deleted")
 
 
 async def _end_kind(hub: ApiClient, name: str) -> bool:

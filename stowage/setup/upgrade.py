@@ -39,7 +39,6 @@ NAMED = 3
 """The most rights of a member that are named."""
 _LEASES = ("stowage-controller", "stowage-propagator")
 _PAGE = "stowage-ui"
-_DECISIONS = "stowage-clusterdecisions"
 _OF_SERVER = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "uid")
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -127,7 +126,7 @@ async def wanted(
     if await hub.find(CRDS, f"workloads.{GROUP}") is None:
         raise ConfigurationError("this hub has no Stowage: `stowage install`")
     deployment = await hub.find(DEPLOYMENTS, install.CONTROLLER, namespace=home)
-    argocd = await _namespaces(hub, CONFIG_MAPS, _DECISIONS)
+    argocd = await _namespaces(hub, CONFIG_MAPS, install.DECISIONS)
     new = _image(image, deployment, ours, running) if deployment else ""
     objects = install.manifests(
         namespace=home,

@@ -18,13 +18,16 @@ from crds.names import (
     UNINSTALL,
 )
 from machinery.api.resources import (
+    CONFIG_MAPS,
     CRDS,
     MEMBER_CLUSTERS,
     RESERVATIONS,
+    ROLE_BINDINGS,
+    ROLES,
     WORKLOADS,
 )
 from machinery.errors import ConfigurationError, StowageError
-from stowage.setup import uninstall
+from stowage.setup import install, uninstall
 from stowage.setup.uninstall import Uninstall
 from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub
@@ -33,6 +36,7 @@ KEEP = Uninstall(namespace=SYSTEM_NAMESPACE)
 DELETE = Uninstall(namespace=SYSTEM_NAMESPACE, delete_workloads=True)
 ABANDON = Uninstall(namespace=SYSTEM_NAMESPACE, abandon=("tokyo",))
 CLAIMS = [{"metadata": {"name": "data"}}]
+TAKE_AWAY = uninstall._take_away
 
 
 def member(hub: MemoryHub, name: str, *, answers: bool = True) -> None:
@@ -265,3 +269,19 @@ async def test_workloads_are_deleted_member_by_member_after_they_were_counted(
         if m == "PATCH" and "/shop/" in p and b
     ]
     assert {ANNOTATION_DELETION: CONFIRMED} in noted, "the brake holds none of them"
+
+
+@pytest.mark.proves("PK25")
+async def test_what_an_argo_cd_was_given_goes_from_whatever_namespace(hub: MemoryHub) -> None:
+    said: list[str] = []
+    generator = install.load("argocd/generator.yaml", namespace="argo")
+    resources = {each.kind: each for each in (CONFIG_MAPS, ROLES, ROLE_BINDINGS)}
+    for each in generator:
+        assert each["metadata"]["name"] == install.DECISIONS
+        hub.put(resources[each["kind"]], each)
+    other = {"metadata": {"name": "argocd-cm", "namespace": "argo"}}
+    hub.put(CONFIG_MAPS, other)
+    await TAKE_AWAY(hub, KEEP, said.append)  # type: ignore[arg-type] # the rest is not there
+    assert not [each for kind in (ROLES, ROLE_BINDINGS) for each in hub.all(kind)]
+    assert [each["metadata"]["name"] for each in hub.all(CONFIG_MAPS)] == ["argocd-cm"]
+    assert f"namespace argo: RoleBinding {install.DECISIONS} deleted" in said
