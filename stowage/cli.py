@@ -48,7 +48,7 @@ def main() -> None:
     except* (StowageError, OSError) as faults:
         known += _flat(faults)
     for fault in known:
-        say(f"error: {fault}", err=True)
+        say(f"error: {_told(fault)}", err=True)
     if known:
         sys.exit(1)
 
@@ -60,6 +60,13 @@ def _flat(faults: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
             yield from _flat(fault)
         else:
             yield fault
+
+
+def _told(fault: BaseException) -> str:
+    """Return what is said of a fault; of a file its name first, without a number of Python's."""
+    if isinstance(fault, OSError) and fault.filename and fault.strerror:
+        return f"{fault.filename}: {fault.strerror}"
+    return str(fault)
 
 
 def complete() -> None:

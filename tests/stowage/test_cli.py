@@ -339,3 +339,14 @@ def test_help_costs_at_most_150_ms_of_a_processor() -> None:
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     assert min(cost() for _ in range(10)) < 0.15
+
+
+def test_a_file_that_cannot_be_read_is_told_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "none.json"
+    monkeypatch.setattr(sys, "argv", ["stowage", "restore", str(file)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == f"error: {file}: No such file or directory\n"
