@@ -211,7 +211,7 @@ class WorkloadReconciler:
             # back-off.
             self._reporter.queue.add(workload.metadata.key)
             return self._moves.failed(move)
-        if holds and not await self._claims.note(session, workload):
+        if holds and not await self._claims.note(session, workload, workload.status.kept):
             self._reporter.queue.add(workload.metadata.key)  # first the status says what is left
             return self._moves.failed(move)
         kept = await self._guard.kept(workload, session.name) if holds else None

@@ -112,7 +112,7 @@ def _workload(found: Assignment, bundle: Bundle, order: AssignmentOrder, member:
     }
     if main is not None:
         body["template"] = main
-    status: dict[str, Any] = {}
+    status: dict[str, Any] = {"kept": kept_of(found, member)}
     if order in _PLACED:
         placed: dict[str, Any] = {"cluster": member, "replicas": spec.replicas}
         if rules.part is not None:
@@ -128,6 +128,11 @@ def _workload(found: Assignment, bundle: Bundle, order: AssignmentOrder, member:
         body["rollout"] = {"strategy": "Staged"}
         status["rollout"] = {"revision": rules.revision}
     return workload_of({"metadata": metadata, "spec": body, "status": status})
+
+
+def kept_of(found: Assignment, member: str) -> list[dict[str, Any]]:
+    """Return what the hub's status names as kept, under the present name of the member."""
+    return [{**msgspec.to_builtins(each), "cluster": member} for each in found.status.kept]
 
 
 def _fields(bundle: Bundle) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.api import AssignmentStatus
 from machinery.types.merge_patch import merging
 from machinery.types.metadata import Key
-from propagator.agent.assigned import Assigned, status_of, unreadable
+from propagator.agent.assigned import Assigned, kept_of, status_of, unreadable
 from propagator.agent.context import AssignedWorkloads
 from propagator.agent.told_kinds import ToldKinds
 from propagator.apply.applier import Overtaken
@@ -51,6 +51,7 @@ from propagator.removal.at_most_once import AtMostOnce
 from propagator.removal.brake import left_behind
 from propagator.removal.disruptions import Disruptions
 from propagator.removal.guard import Guard
+from propagator.removal.left_claims import LeftClaims
 from propagator.share_applier import ShareApplier
 from propagator.shares import Column
 from propagator.status.cluster_share import share_of
@@ -143,10 +144,12 @@ class Carrier:
             **shared,
         )
         self._costs = CostWriter(context, workloads=self._workloads, may_write=self._may_write)
+        self._claims = LeftClaims(context, workloads=self._workloads, changed=self._tell_key)
         self._survey = Survey(
             context,
             inventory=self._inventory,
             revisions=Revisions(context.hub, context.shares),
+            left=self._claims.standing,
             refusals=self._refusals.told,
             tells=True,
         )
@@ -162,6 +165,7 @@ class Carrier:
             tasks.create_task(self._census.run())
             tasks.create_task(self._refusals.run())
             tasks.create_task(self._costs.run())
+            tasks.create_task(self._claims.run())
             tasks.create_task(work(self.queue, self._tell, workers=_TELLERS, log=LOG))
 
     async def reconcile(self, session: MemberSession, key: Key) -> float | None:
@@ -222,11 +226,22 @@ class Carrier:
         share = assigned.share(self._contents(assigned), hub=self._hub())
         if self._edited.get(assigned.found.uid) or share.accepted:
             share = replace(share, decided=math.inf)
+        if assigned.order is AssignmentOrder.REMOVE and not share.workload.ended:
+            await self._name_claims(session, share.workload)
         if assigned.order in (AssignmentOrder.KEEP, AssignmentOrder.OBSERVE):
             await self._inventory.wait_listed(session, share.workload)
         elif assigned.order is not AssignmentOrder.REMOVE or share.left:
             return await self._within_budgets(session, share)
         return await self._applier.carry_out(session, share)
+
+    async def _name_claims(self, session: MemberSession, workload: Workload) -> None:
+        """Raises Refused until the hub's status names the claims that the share leaves."""
+        await self._inventory.wait_listed(session, workload)
+        found = self._assignments.get((self._namespace, workload.uid))
+        told = kept_of(found, session.name) if found is not None else []
+        if not await self._claims.note(session, workload, told):
+            waits = f"{session.name}: the claims that it leaves are named first"
+            raise Refused(PropagatedReason.PROPAGATING, waits)
 
     async def _within_budgets(self, session: MemberSession, share: Share) -> ShareReport:
         """Lower the main object no further than the member's disruption budgets let it."""
@@ -409,11 +424,14 @@ class Carrier:
         drift = self._applier.drift.told(workload)
         if (over := self._applier.drift.soonest(drift)) is not None:
             self.queue.add_after(found.uid, over)
+        kept = self._survey.kept(workload)
+        if not workload.ended and self._claims.standing(workload, ()):
+            report = replace(report, stays=True)
         return status_of(
             assigned,
             share,
             report,
-            kept=self._survey.kept(workload),
+            kept=kept,
             drift=drift,
             reported=cast("int | None", share.entry.get("capacityVersion")),
         )

@@ -6,7 +6,7 @@ nothing is judged by a backup.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from machinery.runtime.event_recorder import ObjectRef
@@ -44,6 +44,9 @@ class AssignedWorkloads:
     def touching(self, _member: str) -> list[Workload]:
         return [self._held.at(*at) for at in self._held]
 
+    def formerly(self, _member: str) -> Collection[str]:
+        return ()
+
     async def vanished(self, _uid: str, _key: Key) -> bool:
         return False
 
@@ -75,6 +78,9 @@ class NoClusters:
 
     def get(self, _key: Key) -> MemberCluster | None:
         return None
+
+    def by_index(self, _index: str, _key: str) -> Iterable[MemberCluster]:
+        return ()
 
     def values(self) -> Iterable[MemberCluster]:
         return ()

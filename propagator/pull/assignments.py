@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import msgspec
@@ -88,8 +89,13 @@ class AssignmentWriter:
         except TransportError as fault:
             raise HubFault("the Assignment could not be written", fault) from fault
         report = _told(session, share)
-        if removes and report.obstacle is None and not report.stays:
-            await self.forget(session, uid)
+        if not removes or report.obstacle is not None or report.stays:
+            return report
+        if share.workload.only_kept(session.name) and not share.workload.ended:
+            # The Assignment alone tells that nothing is kept there any more.
+            why = f"{session.name}: status.kept still names what its agent told before"
+            return replace(report, obstacle=Refused(PropagatedReason.PROPAGATING, why))
+        await self.forget(session, uid)
         return report
 
     async def observe(self, session: PullSession, share: Share) -> None:

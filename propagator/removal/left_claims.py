@@ -1,21 +1,20 @@
 """Claims that a share leaves behind: those of its replicas, where it is placed no more.
 
 No Workload owns them. So `status.kept` has them before the object goes that names them, until they
-are gone.
+are gone. Those on a member in mode Pull are noted by its agent, in the status of the Assignment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from crds.fields.shares import MOST_KEPT
 from machinery.api.resources import Resource
 from machinery.errors import Forbidden, NotFound, TransportError
 from machinery.kinds.templates import claims_in
 from machinery.types.metadata import Key
-from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import main_object, owned
 from propagator.members.pods import main_of
@@ -28,6 +27,14 @@ LOOK_SECONDS = 10.0
 """Seconds between two reads of a claim that was left."""
 
 
+class Known(Protocol):
+    """As much of `HubWorkloads` as is asked."""
+
+    def by_uid(self, uid: str, /) -> Workload | None: ...
+
+    def formerly(self, member: str, /) -> Collection[str]: ...
+
+
 class LeftClaims:
     """By Workload (UID) and member. `changed` is called when one is gone."""
 
@@ -35,7 +42,7 @@ class LeftClaims:
         self,
         context: ControllerContext,
         *,
-        workloads: HubWorkloads,
+        workloads: Known,
         changed: Callable[[Key], None],
     ) -> None:
         self._clock = context.clock
@@ -46,33 +53,41 @@ class LeftClaims:
         self._noted = context.shares.column(dict[str, set[Key]])
         self._gone = context.shares.column(set[tuple[str, Key]])
 
-    async def note(self, session: MemberSession, workload: Workload) -> bool:
+    async def note(
+        self, session: MemberSession, workload: Workload, told: Iterable[Mapping[str, Any]]
+    ) -> bool:
         """Record what a share would leave; return whether the hub's status already has it.
 
-        TransportError.
+        `told` are the entries of that. Raises TransportError.
         """
         if isinstance(session, PullSession):
-            return True  # its agent tells what it keeps
-        main = main_of(workload)
-        live = main_object(main, owned(session, workload.uid))
-        names = claims_in(workload.profile, workload.template)
-        if live is None or live.start is None or not names:
+            return True
+        main, there = main_of(workload), owned(session, workload.uid)
+        live = main_object(main, there)
+        if live is None or live.start is None or not workload.profile.data.claims:
+            return True
+        resource = next(resource for resource, found in there if found is live)
+        # An agent that is to remove it has no template.
+        body = await _read(session, resource, live.metadata.key)
+        names = claims_in(workload.profile, body)
+        if not names:
             return True
         noted = self._noted.at(workload.uid).setdefault(session.name, set())
         asked = live.start + (live.replicas or 0)
         for n in range(live.start, live.start + MOST_KEPT):
             keys = [(main.namespace, f"{each}-{main.name}-{n}") for each in names]
-            stand = {key for key in keys if key in noted or await _stands(session, key)}
+            stand = {key for key in keys if key in noted or await _read(session, CLAIMS, key)}
             # A share that was lowered before it left has the claims of further ordinals.
             if (n >= asked and not stand) or len(noted) >= MOST_KEPT:
                 break
             noted |= stand
-        told = {
+        entries = [*told]
+        named = {
             (each.get("namespace"), each.get("name"))
-            for each in workload.status.kept
+            for each in entries
             if each.get("cluster") == session.name
         }
-        return noted <= told or len(workload.status.kept) >= MOST_KEPT
+        return noted <= named or len(entries) >= MOST_KEPT
 
     def standing(
         self, workload: Workload, told: Iterable[Mapping[str, Any]]
@@ -94,6 +109,7 @@ class LeftClaims:
             {"cluster": cluster, "kind": CLAIMS.kind, "namespace": space, "name": name}
             for cluster, keys in (self._noted.get(uid) or {}).items()
             if cluster not in workload.placements
+            and not isinstance(self._registry.get(cluster), PullSession)
             for space, name in keys
         ]
 
@@ -105,7 +121,7 @@ class LeftClaims:
                 if session is None or not session.ready:
                     continue
                 with suppress(TransportError):
-                    if not await _stands(session, key):
+                    if not await _read(session, CLAIMS, key):
                         self._lose(uid, member, key)
 
     def _all(self) -> list[tuple[str, str, Key]]:
@@ -126,9 +142,9 @@ class LeftClaims:
         self._changed(workload.metadata.key)
 
 
-async def _stands(session: MemberSession, key: Key) -> bool:
+async def _read(session: MemberSession, resource: Resource, key: Key) -> dict[str, Any]:
+    """Return the object; empty if it is not there, or may not be read."""
     try:
-        await session.client_for(key[0]).get(CLAIMS, key[1], namespace=key[0])
+        return await session.client_for(key[0]).get(resource, key[1], namespace=key[0])
     except (Forbidden, NotFound):
-        return False
-    return True
+        return {}

@@ -14,8 +14,8 @@ from machinery.kinds.revisions import digest_of, revision_data, revision_name
 from tests.propagator.memory import SPACE
 from tests.propagator.pulling import PullWorld
 from tests.propagator.stage import deployment
-from tests.propagator.test_one_shard import propagated, runs, workload
-from tests.propagator.test_pull import objects, serving
+from tests.propagator.test_one_shard import propagated, ready, runs, starts, statefulset, workload
+from tests.propagator.test_pull import objects, serving, uid_of
 
 Json = dict[str, Any]
 _OWN = ("name", "capacityVersion")
@@ -211,3 +211,90 @@ async def test_a_job_that_has_ended_on_another_cluster_runs_in_neither_mode(memb
         world.hub.edit(WORKLOADS, "bill", {"status": status}, status=True)
         await world.calm(10)
         assert jobs(world) == {}
+
+
+def claims(world: PullWorld, member: str) -> dict[Any, Json]:
+    """Those on that member, to be changed."""
+    found: dict[Any, Json] = world.members[member].objects["persistentvolumeclaims"]
+    return found
+
+
+def with_claims(world: PullWorld, member: str) -> Json:
+    """A StatefulSet of two replicas, whose claims are on that member."""
+    body = statefulset("db")
+    asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+    template = {"metadata": {"name": "data"}, "spec": asked}
+    body["spec"]["template"]["spec"]["volumeClaimTemplates"] = [template]
+    for name in ("data-db-0", "data-db-1"):
+        meta = {"name": name, "namespace": SPACE, "uid": name, "resourceVersion": "3"}
+        claims(world, member)[SPACE, name] = {"metadata": meta, "spec": asked}
+    return body
+
+
+def stands(world: PullWorld, *members: str) -> bool:
+    return starts(world, "db").keys() == {*members}
+
+
+def left(world: PullWorld, name: str = "db") -> list[str]:
+    kept = world.status(name).get("kept", [])
+    return [f"{each['cluster']}/{each['name']}" for each in kept]
+
+
+@pytest.mark.proves("A7", "KD47")
+@pytest.mark.parametrize("member", ["m1", "paris"])
+async def test_claims_that_a_statefulset_leaves_are_named_in_both_modes(member: str) -> None:
+    """From before its object goes until they are gone, over a restart of the agent."""
+    world = PullWorld("m1", "m2")
+    sets = world.members[member].objects["statefulsets"]
+    there: list[bool] = []
+
+    def named(*claims: str) -> bool:
+        told = world.assignment(uid_of(world, "db")) or {}
+        noted = left(world) or told.get("status", {}).get("kept")
+        there.append(bool(noted or (SPACE, "db") in sets))
+        return left(world) == [f"{member}/{each}" for each in claims]
+
+    async with world.propagating():
+        async with world.agent():
+            await ready(world)
+            world.put(WORKLOADS, with_claims(world, member))
+            world.place("db", **{member: 2})
+            await world.until(lambda: stands(world, member))
+            world.place("db", m2=2)
+            await world.until(lambda: named("data-db-0", "data-db-1"))
+            await world.until(lambda: stands(world, "m2"))
+            await world.calm(15)
+            assert named("data-db-0", "data-db-1")
+            assert all(there), "the object went before they were named"
+            assert not sets
+        async with world.agent():
+            await world.calm(15)
+            assert named("data-db-0", "data-db-1")
+            del claims(world, member)[SPACE, "data-db-0"]
+            await world.until(lambda: named("data-db-1"))
+            # One that comes back uses them, and names them anew when it leaves again.
+            world.place("db", **{member: 2})
+            await world.until(lambda: stands(world, member))
+            await world.until(lambda: not left(world))
+            world.place("db", m2=2)
+            await world.until(lambda: stands(world, "m2") and named("data-db-1"))
+            del claims(world, member)[SPACE, "data-db-1"]
+            await world.until(lambda: not left(world))
+            await world.calm(15)
+            assert not left(world)
+            assert world.assignment(uid_of(world, "db")) is None
+
+
+@pytest.mark.proves("A7", "KD47")
+async def test_a_workload_whose_claims_an_agent_names_ends() -> None:
+    async with serving("m1", "m2") as world:
+        world.put(WORKLOADS, with_claims(world, "paris"))
+        world.place("db", paris=2)
+        await world.until(lambda: stands(world, "paris"))
+        world.place("db", m2=2)
+        await world.until(lambda: stands(world, "m2") and len(left(world)) == 2)
+        uid = uid_of(world, "db")
+        world.delete("db")
+        await world.until(lambda: not world.hub.all(WORKLOADS))
+        await world.until(lambda: world.assignment(uid) is None)
+        assert len(claims(world, "paris")) == 2

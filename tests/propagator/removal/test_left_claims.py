@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from machinery.api.resources import USUAL
 from machinery.tasks import end
 from propagator.removal import left_claims
 from propagator.removal.left_claims import CLAIMS, LOOK_SECONDS, LeftClaims
@@ -16,6 +17,7 @@ from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub
 from tests.propagator.contexts import Context
 
+STATEFUL_SETS = next(each for each in USUAL if each.kind == "StatefulSet")
 SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
 
 
@@ -85,8 +87,10 @@ async def test_a_share_that_was_lowered_before_it_left_leaves_the_claims_of_all_
         }
     )
     # A drain moves one replica after the other.
-    last = SimpleNamespace(start=7, replicas=1)
-    monkeypatch.setattr(left_claims, "owned", lambda *_: ())
+    meta = {"namespace": "shop", "name": "db"}
+    await member.create(STATEFUL_SETS, {"metadata": meta, "spec": template["spec"]})
+    last = SimpleNamespace(start=7, replicas=1, metadata=SimpleNamespace(key=("shop", "db")))
+    monkeypatch.setattr(left_claims, "owned", lambda *_: [(STATEFUL_SETS, last)])
     monkeypatch.setattr(left_claims, "main_object", lambda *_: last)
     session = cast("Any", SimpleNamespace(name="m1", client_for=lambda _: member))
     claims = LeftClaims(
@@ -94,6 +98,6 @@ async def test_a_share_that_was_lowered_before_it_left_leaves_the_claims_of_all_
         workloads=cast("Any", SimpleNamespace(formerly=lambda _: [])),
         changed=lambda _: None,
     )
-    assert not await claims.note(session, workload), "the status is to say it first"
+    assert not await claims.note(session, workload, ()), "the status is to say it first"
     kept = claims.standing(workload, ())
     assert sorted(each["name"] for each in kept) == ["data-db-7", "data-db-8", "data-db-9"]
