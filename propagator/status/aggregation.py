@@ -104,18 +104,24 @@ def status_of(
 
 
 def within_bytes(
-    entries: Sequence[Mapping[str, Any]],
+    entries: Sequence[Mapping[str, Any]], *, shared: bool = False
 ) -> tuple[list[Mapping[str, Any]], int]:
+    """Return the entries with as many `fields` as there is room for, and how many lack theirs.
+
+    `shared`: those have empty ones, by which other tellers count them.
+    """
     left, omitted = MOST_FIELD_BYTES, 0
     found: list[Mapping[str, Any]] = []
     for entry in entries:
-        if fields := entry.get("fields"):
-            left -= len(msgspec.json.encode(fields))
-            if left < 0:
-                omitted += 1
-                found.append({key: value for key, value in entry.items() if key != "fields"})
-                continue
-        found.append(entry)
+        fields = entry.get("fields")
+        size = len(msgspec.json.encode(fields)) if fields else 0
+        if fields is None or 0 < size <= left:
+            left -= size
+            found.append(entry)
+            continue
+        omitted += 1
+        bare = {key: value for key, value in entry.items() if key != "fields"}
+        found.append({**bare, "fields": {}} if shared else bare)
     return found, omitted
 
 

@@ -408,7 +408,7 @@ class Reporter:
         ordered = [entries[name] for name in sorted(entries)]
         kept = self._survey.kept(workload)
         status = status_of(workload, [e.told for e in ordered], self._clock.now(), kept, drift)
-        status["clusters"], _ = within_bytes([each.stored for each in ordered])
+        status["clusters"], _ = within_bytes([each.stored for each in ordered], shared=True)
         shard = self._membership.shard
         first = min(map(self._membership.owner, workload.clusters), default=shard) == shard
         dependencies = self._dependencies.reported(workload) if first else None

@@ -18,7 +18,7 @@ from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
 from propagator.members.pod_index import PodCounts
 from propagator.outcome import DesiredShare, Outcome
-from propagator.status.aggregation import status_of
+from propagator.status.aggregation import status_of, within_bytes
 from propagator.status.cluster_share import share_of
 from propagator.status.observed_share import ObservedShare
 from propagator.types.movement import Blocked
@@ -198,3 +198,25 @@ def test_what_only_one_teller_knows_is_in_the_form_that_others_read() -> None:
     status = status_of(one, as_stored([share.told]), NOW)
     (said,) = (each for each in status["conditions"] if each["type"] == "Propagated")
     assert (said["status"], said["reason"]) == ("False", "Propagating")
+
+
+@pytest.mark.proves("SC12", "KD70")
+def test_tellers_agree_on_fields_for_which_there_is_no_room() -> None:
+    """Each sees the fields of its own members, and of others those that are stored."""
+    fresh = [
+        {"name": f"m{n:02}", "replicas": 1, "ready": 1, "state": "Running", "message": ""}
+        | {"fields": {"phase": "x" * 250, "text": "x" * (17 * n)}}
+        for n in range(200)
+    ]
+    one, stored = workload(random.Random(3), 0), [{**each, "fields": None} for each in fresh]
+    seen = []
+    for turn in range(8):
+        own = [turn % 2 == n % 2 for n in range(len(fresh))]
+        entries = [f if at else s for f, s, at in zip(fresh, stored, own, strict=True)]
+        status = status_of(one, entries, NOW)
+        stored, _ = within_bytes(entries, shared=True)
+        seen.append((status["fieldsOmitted"], [*stored]))
+    assert seen[-1] == seen[-2] == seen[-3], "nobody has news for the other"
+    omitted, stored = seen[-1]
+    assert omitted == sum(not each["fields"] for each in stored)
+    assert 0 < omitted < len(fresh)
