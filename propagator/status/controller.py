@@ -405,6 +405,8 @@ class Reporter:
             entries[name] = ToldShare(own, own)
         async for other in self._survey.told(workload, outcomes, said=said):
             entries[other.stored["name"]] = other
+            if other.look_in is not None:
+                self.queue.add_after(workload.metadata.key, other.look_in)
         ordered = [entries[name] for name in sorted(entries)]
         kept = self._survey.kept(workload)
         status = status_of(workload, [e.told for e in ordered], self._clock.now(), kept, drift)

@@ -140,7 +140,8 @@ class Survey:
                 continue
             if (session := self._views.pulled(name)) is not None:
                 outcome, before = outcomes.get(name), stored.get(name, {})
-                told = told_by_agent(session, workload, outcome, before, said)
+                patience = self._patience(workload, DesiredShare.of(workload, name), session)
+                told = told_by_agent(session, workload, outcome, before, said, patience)
                 if told is not None:
                     yield told
                 continue

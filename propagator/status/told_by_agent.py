@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from crds.fields.shares import ShareState
+from crds.fields.shares import ShareHealth, ShareState
 from crds.workload import PropagatedReason
+from machinery.kinds.readiness import Readiness
 from propagator.members.health import Contact
 from propagator.members.pulled import PullSession
 from propagator.members.views import entry_of
@@ -23,6 +24,7 @@ from propagator.status.cluster_share import (
     why_there,
     without,
 )
+from propagator.status.failover import Patience, of_seen, over_in
 from propagator.status.observed_share import ObservedShare
 from propagator.types.assignment import Assignment
 from propagator.types.workload import Workload
@@ -37,6 +39,8 @@ class ToldShare(NamedTuple):
     """As it stays in the status; of a share that nobody has reported, the first entry."""
     told: Mapping[str, Any]
     """As it counts for the Workload: an entry of an earlier decision is of a share on its way."""
+    look_in: float | None = None
+    """Seconds until time alone changes it; None for never."""
 
 
 def told_by_agent(
@@ -45,17 +49,19 @@ def told_by_agent(
     outcome: Outcome | None,
     before: Mapping[str, Any],
     said: int,
+    patience: Patience | None = None,
 ) -> ToldShare | None:
     """Return the entry; None of a share that is neither placed nor there any more.
 
     `outcome` is that of this process, `before` the stored entry, `said` that of `share_of`.
+    `patience` is that of the share.
     """
     if _left(session, workload):
         return None
     name = session.name
     desired = DesiredShare.of(workload, name)
     if session.contact is not Contact.SERVING:
-        return _of_silent(session, workload, desired, before, said)
+        return _of_silent(session, workload, desired, before, said, patience)
     leaving, entry = name not in workload.placements, entry_of(session, workload)
     if not leaving and name in workload.ends and "ended" not in (entry or {}):
         return ToldShare(before, before)  # an agent that has begun does not know its end yet
@@ -72,11 +78,37 @@ def told_by_agent(
     elif "ended" not in entry:
         _place(entry, outcome, before, current=current)
     entry["message"] = str(entry["message"])[:MESSAGE_LIMIT]
+    look_in = None if leaving else _keep_clock(entry, before, patience, written=current)
     if entry.get("asked") == desired.replicas:
         entry.pop("asked")
     if workload.leaves:
         entry["decision"] = workload.decided_by
-    return ToldShare(unless_only_mark_changed(entry, before), entry)
+    return ToldShare(unless_only_mark_changed(entry, before), entry, look_in)
+
+
+def _keep_clock(
+    entry: dict[str, Any], before: Mapping[str, Any], patience: Patience | None, *, written: bool
+) -> float | None:
+    """Add `failover`, and return the seconds until time alone changes it.
+
+    `written`: the present order is carried out.
+    """
+    if patience is None or "ended" in entry:
+        return None
+    health = ShareHealth(entry.get("health", ShareHealth.PROGRESSING))
+    outdated = entry.get("outdated", 0)
+    failover = of_seen(
+        patience,
+        before.get("failover"),
+        Readiness(entry["ready"], entry["updated"], outdated=outdated, health=health),
+        asked=entry["replicas"],
+        available=entry.get("available"),
+        state=ShareState(entry["state"]),
+        written=written and "reason" not in entry,
+    )
+    if failover is not None:
+        entry["failover"] = failover
+    return over_in(patience, failover)
 
 
 def _left(session: PullSession, workload: Workload) -> bool:
@@ -99,6 +131,7 @@ def _of_silent(
     desired: DesiredShare,
     before: Mapping[str, Any],
     said: int,
+    patience: Patience | None,
 ) -> ToldShare:
     seen = ObservedShare(
         name=session.name,
@@ -108,6 +141,7 @@ def _of_silent(
         end=workload.ends.get(session.name),
         trouble=session.message if session.contact is Contact.AWAY else "",
         ready_seconds=workload.spec.movement.ready_seconds,
+        patience=patience,
     )
     share = share_of(seen, workload.profile, before, said=said)
     stands = session.contact is Contact.CONNECTING and before

@@ -1133,3 +1133,23 @@ async def test_a_report_that_is_gone_needs_an_operator() -> None:
         message = conditions.find(world.cluster("paris"), "Ready")["message"]
         assert "its MemberReport is gone: run `stowage invite paris --renew`" in message
         assert scraped("stowage_agent_silent_seconds") is None, "there is no agent to be silent"
+
+
+@pytest.mark.proves("KD72", "PL2")
+async def test_a_share_that_gets_unhealthy_is_told_as_one_in_mode_push() -> None:
+    async with serving("m1") as world:
+        body = workload("web")
+        world.put(
+            WORKLOADS, {**body, "spec": body["spec"] | {"movement": {"unhealthySeconds": 30}}}
+        )
+        world.place("web", m1=1, paris=1)
+
+        def told() -> dict[str, Json]:
+            return {
+                e["name"]: e.get("failover", {}) for e in world.status("web").get("clusters", [])
+            }
+
+        await world.until(lambda: all(told().values()) and len(told()) == 2)
+        for server in world.members.values():
+            server.report("deployments", (SPACE, "web"), readyReplicas=0)
+        await world.until(lambda: all(each.get("seconds") == 30 for each in told().values()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,8 @@ import msgspec
 import pytest
 
 from propagator.members.health import Contact
+from propagator.outcome import DesiredShare, Outcome
+from propagator.status.failover import Patience
 from propagator.status.told_by_agent import told_by_agent
 from propagator.types.assignment import Assignment
 from propagator.types.workload import Workload, workload_of
@@ -102,3 +105,28 @@ def test_a_refusal_stands_until_a_process_that_begins_has_looked_at_it(
     found = told_by_agent(there, workload(before), None, before, 1)
     assert found is not None
     assert found.told["state"] == state
+
+
+@pytest.mark.proves("KD72", "KD74", "PL2")
+def test_the_clock_of_an_unhealthy_share_runs_while_its_agent_tells_of_it() -> None:
+    about, began = workload(), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    outcome, before = Outcome(DesiredShare.of(about, "paris"), written=True), {}
+
+    def told(seconds: float, there: Any) -> tuple[Any, float | None]:
+        nonlocal before
+        patience = Patience(30, "r", began + timedelta(seconds=seconds))
+        found = told_by_agent(there, about, outcome, before, 1, patience)
+        assert found is not None
+        before = found.stored
+        return before.get("failover"), found.look_in
+
+    ill = {"health": "Degraded", "counts": {**COUNTS, "ready": 0}}
+    well = {"revision": "r", "replicas": 2, "seconds": 0}
+    assert told(0, session(Contact.SERVING, version=5, **ill)) == (None, None), "never ready"
+    assert told(10, session(Contact.SERVING, version=5, health="Healthy")) == (well, None)
+    since = {**well, "since": "2026-01-02T03:04:25Z"}
+    assert told(20, session(Contact.SERVING, version=5, **ill)) == (since, 30)
+    assert told(25, session(Contact.AWAY, version=5, **ill)) == ({**well, "seconds": 5}, None)
+    since = {**since, "since": "2026-01-02T03:05:00Z"}
+    assert told(60, session(Contact.SERVING, version=5, **ill)) == ({**since, "seconds": 5}, 25)
+    assert told(85, session(Contact.SERVING, version=5, **ill)) == ({**since, "seconds": 30}, None)
