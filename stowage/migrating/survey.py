@@ -26,6 +26,7 @@ from machinery.api.resources import (
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.errors import AlreadyExists, ConfigurationError, Forbidden, NotFound
+from machinery.types import pod_references
 from machinery.types.metadata import Key
 from propagator.dependencies.copies import FOLLOWED, body_of
 from stowage.console import words
@@ -353,7 +354,7 @@ async def _look_at_hub(world: World, asked: Asked, found: Survey) -> None:
                 text = f"the hub has no {Ref.of(body)}, which rules it: stowage import prints that"
                 each.ways.append(text)
         for ref in needed(each.body) if space in spaces else ():
-            if await stored(world.hub, ref) is None and not await _to_copy(world, asked, ref):
+            if await _is_missing(world, asked, each.body["spec"], ref):
                 more = "" if asked.secrets else ", or --with-secrets"
                 each.ways.append(f"{ref} is not on the hub: copy it there{more}")
 
@@ -408,6 +409,29 @@ def _named_by_pods(spec: Json) -> set[tuple[str, str]]:
         return set()
     templates = pods.templates([spec.get("targetDeployment"), spec.get("template")])
     return {each for found in templates for each in pods.references(found.get("spec"))}
+
+
+async def _is_missing(world: World, asked: Asked, spec: Json, ref: Ref) -> bool:
+    """Whether our hub lacks what a Workload brings, which adopt does not copy."""
+    if await stored(world.hub, ref) is not None or await _to_copy(world, asked, ref) is not None:
+        return False
+    if not _is_optional(spec, ref):
+        return True
+    try:
+        return await stored(world.theirs, ref) is not None
+    except Forbidden:
+        return True
+
+
+def _is_optional(spec: Json, ref: Ref) -> bool:
+    """Whether pods start without an object, and nothing else asks for it."""
+    if ref.name in {each.get("name") for each in spec.get("resources") or ()}:
+        return False
+    templates = pods.templates([spec.get("targetDeployment"), spec.get("template")])
+    named = pod_references.once(
+        each for found in templates for each in pod_references.references(found.get("spec"))
+    )
+    return pod_references.Reference(ref.kind, ref.name, optional=True) in named
 
 
 async def followed(world: World, asked: Asked, body: Json) -> list[Json]:

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from machinery.api.resources import Resource
+from machinery.api.resources import CONFIG_MAPS, Resource
 from machinery.api.verbs import Verbs
 from machinery.errors import ApiError, NotFound
 from stowage.importing.reading import dig
@@ -109,6 +109,8 @@ class SmallKarmada:
         space = template["metadata"]["namespace"]
         for volume in dig(template, "spec", "template", "spec", "volumes") or ():
             wanted = dig(volume, "configMap", "name")
+            if await self.hub.find(CONFIG_MAPS, wanted, namespace=space) is None:
+                continue  # it is bound once it is there
             ref = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": space, "name": wanted}
             need = {"namespace": space, "name": name, "clusters": spec["clusters"]}
             attached = f"{wanted}-configmap"

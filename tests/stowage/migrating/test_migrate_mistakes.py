@@ -337,6 +337,22 @@ def test_two_workloads_that_need_one_object_of_the_peer_are_both_adopted() -> No
     assert [each["metadata"]["name"] for each in fleet.hub.all(CONFIG_MAPS)] == ["conf"]
 
 
+@pytest.mark.proves("IM19")
+def test_what_pods_start_without_and_nobody_has_is_not_in_the_way() -> None:
+    fleet = Fleet()
+    fleet.follow("web", "conf", m1=1)
+    fleet.theirs.remove(CONFIG_MAPS, "conf")
+    fleet.sync()
+    (each,) = fleet.plan().candidates
+    assert any("ConfigMap shop/conf is not on the hub" in way for way in each.ways)
+    volumes = [{"name": "conf", "configMap": {"name": "conf", "optional": True}}]
+    fleet.theirs.edit(DEPLOYMENTS, "web", {"spec": {"template": {"spec": {"volumes": volumes}}}})
+    fleet.sync()
+    (each,) = fleet.plan().candidates
+    assert each.ways == []
+    steps(fleet, "adopt", "release", "take")
+
+
 @pytest.mark.proves("IM25")
 def test_what_goes_along_is_compared_too() -> None:
     fleet = Fleet()
