@@ -60,6 +60,9 @@ class Numbers:
         decision = self._kept.once(key)
         if decision is None:
             return f"scheduler {self._bare[key].spec.scheduler_name} decides it, and not Stowage's"
+        if not decision.desired:
+            text = "it asks for no replicas, and no member would hold it"
+            return f"{text}: scale it up at the peer first"
         if dict(decision.placements) == dict(self._shares[key]) and decision.scheduled:
             return ""
         told = words.shares(decision.placements) or "nowhere"

@@ -194,6 +194,20 @@ def test_nothing_on_members_changes_but_the_owner(make: Make) -> None:
     assert not [each for each in fleet.member_writes() if each[0] == "DELETE"]
 
 
+@pytest.mark.proves("IM19")
+@BOTH
+def test_what_asks_for_no_replicas_is_not_migrated(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No member holds anything of such a Workload: Stowage would not take it over."""
+    monkeypatch.setitem(WEB["spec"], "replicas", 0)
+    fleet = make()
+    (each,) = fleet.plan(clusters=NAMED).candidates
+    told = "it asks for no replicas, and no member would hold it: scale it up at the peer first"
+    assert each.ways == [told]
+    assert fleet.step("adopt", clusters=NAMED)["web"].fault == told
+
+
 @pytest.mark.proves("IM26")
 @BOTH
 def test_undo_puts_the_rule_back_and_the_agent_repairs_drift_again(make: Make) -> None:
