@@ -84,6 +84,7 @@ class EventHandlers:
             return
         for name, key in self._reporter.all_lacking():
             self._registry.wake(name, key)
+        self.members_changed()  # what ends waits for no cluster that is given up
 
     def members_changed(self) -> None:
         """Look anew at what ends, and at names that no MemberCluster has: no session tells."""

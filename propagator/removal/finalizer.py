@@ -3,7 +3,8 @@
 Every member in the footprint must acknowledge (`hub.workloads.clusters_of`), and every one that
 shows something of the Workload. One does when its worker has found nothing there and no write is
 unconfirmed. A member that does not answer delays the end, and so does one whose MemberCluster is
-gone while it has a share. The last of several shards removes the finalizer.
+gone while it has a share. One that an operator gives up goes from the footprint. The
+last of several shards removes the finalizer.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ class Finalizer:
         there = {name for name in asked if self._registered(name) or self._away(workload, name)}
         return there | self._inventory.holders(workload.uid)
 
+    def given_up(self, workload: Workload) -> set[str]:
+        """Return the members in the footprint that an operator has given up; none is served."""
+        noted = (name for name in self.noted(workload) if self._registry.get(name) is None)
+        return {name for name in noted if self._given_up(name)}
+
     def elsewhere(self, workload: Workload) -> set[str]:
         return {name for name in self.noted(workload) if self._views.elsewhere(name)}
 
@@ -53,8 +59,12 @@ class Finalizer:
     def _names(self) -> set[str]:
         return {*self._registry.names(), *(cluster.name for cluster in self._clusters.values())}
 
+    def _given_up(self, name: str) -> bool:
+        cluster = self._clusters.get(("", name))
+        return self._registry.gave_up(name) if cluster is None else cluster.given_up
+
     def _away(self, workload: Workload, name: str) -> bool:
-        if self._clusters.get(("", name)) is not None or self._registry.gave_up(name):
+        if self._clusters.get(("", name)) is not None or self._given_up(name):
             return False
         placed = name in workload.placements and name not in workload.ends
         return (placed or name in workload.causes) and name in record_of(workload)

@@ -248,38 +248,45 @@ class Reporter:
 
     async def _release_or_report(self, workload: Workload) -> float | None:
         """Raises TransportError."""
-        if workload.metadata.deleting and not self._finalizer.awaited(workload):
-            if not self._fresh():
-                return STALE_SECONDS
-            if others := self._finalizer.elsewhere(workload):
-                await self._workloads.part(workload, others)
-                return None  # the shard of the last one releases it
-            uid, version = workload.uid, workload.metadata.resource_version
-            timing = self._timing.get(uid)
-            if timing is not None and timing.released == version:
-                left = timing.released_at + RELEASE_SECONDS - self._clock.monotonic()
-                if left > 0:
-                    return left  # the event of its end is in flight
-            self._timing.pop(uid)
-            # Before the request: the watch may bring the end, and drop these, before the answer.
-            witnesses = self._finalizer.witnesses(workload)
-            await self._workloads.release(workload)
-            # If the Workload is already gone, no event would drop the entry.
-            if self._workloads.informer.get(workload.metadata.key) is workload:
-                timing = self._timing.at(uid)
-                timing.released, timing.released_at = version, self._clock.monotonic()
-            if not is_ours(workload):
-                return None
-            _log_end(workload, witnesses)
-            # Repeat if it stays: a starting API server that does not serve the kind yet answers as
-            # if the object were gone.
-            return RELEASE_SECONDS
+        deleting = workload.metadata.deleting
+        if deleting and self._fresh() and (gone := self._finalizer.given_up(workload)):
+            # Noted as long as it is known: the MemberCluster goes, and counts as away then.
+            await self._workloads.part(workload, self._finalizer.noted(workload) - gone)
+            return None
+        if deleting and not self._finalizer.awaited(workload):
+            return await self._release(workload) if self._fresh() else STALE_SECONDS
         if workload.incomplete:
             return None
         if not _concerned(workload):
             self.reported(workload.metadata.key)
             return None
         return await self._bring_up_to_date(workload)
+
+    async def _release(self, workload: Workload) -> float | None:
+        """Raises TransportError."""
+        if others := self._finalizer.elsewhere(workload):
+            await self._workloads.part(workload, others)
+            return None  # the shard of the last one releases it
+        uid, version = workload.uid, workload.metadata.resource_version
+        timing = self._timing.get(uid)
+        if timing is not None and timing.released == version:
+            left = timing.released_at + RELEASE_SECONDS - self._clock.monotonic()
+            if left > 0:
+                return left  # the event of its end is in flight
+        self._timing.pop(uid)
+        # Before the request: the watch may bring the end, and drop these, before the answer.
+        witnesses = self._finalizer.witnesses(workload)
+        await self._workloads.release(workload)
+        # If the Workload is already gone, no event would drop the entry.
+        if self._workloads.informer.get(workload.metadata.key) is workload:
+            timing = self._timing.at(uid)
+            timing.released, timing.released_at = version, self._clock.monotonic()
+        if not is_ours(workload):
+            return None
+        _log_end(workload, witnesses)
+        # Repeat if it stays: a starting API server that does not serve the kind yet answers as if
+        # the object were gone.
+        return RELEASE_SECONDS
 
     async def _bring_up_to_date(self, workload: Workload) -> float | None:
         timing, now = self._timing.at(workload.uid), self._clock.monotonic()

@@ -57,15 +57,21 @@ class Standing:
 
 
 def standing(found: Json, cluster: str) -> Standing:
-    """Return what a Workload, or an object of another placed kind, has on a cluster."""
+    """Return what a Workload, or an object of another placed kind, has on a cluster.
+
+    The placements of one that is deleted are those of before: its footprint says what is left.
+    """
     status, records = found.get("status") or {}, _records(found)
+    sent = any(cluster in record for record in records)
+    if found["metadata"].get("deletionTimestamp") and not sent:
+        return Standing()
     placed = _replicas(status.get("placements"), cluster)
     over = any(each["name"] == cluster and each.get("ended") for each in status.get("clusters", ()))
     return Standing(
         replicas=0 if over else placed,
         ended=placed if over else 0,
         leaving=_replicas(status.get("leaving"), cluster),
-        sent=any(cluster in record for record in records),
+        sent=sent,
         kept=sum(each["cluster"] == cluster for each in status.get("kept") or ()),
     )
 

@@ -18,7 +18,9 @@ from crds.names import (
     ANNOTATION_HUB,
     ANNOTATION_HUB_VERSION,
     ANNOTATION_SWEEP,
+    ANNOTATION_UNJOIN,
     CONFIRMED,
+    GIVEN_UP,
     LABEL_GROUP,
     LABEL_MANAGED,
     LABEL_WORKLOAD_UID,
@@ -45,6 +47,7 @@ from machinery.types import conditions
 from propagator import deletion_costs
 from propagator.members.health import Contact
 from propagator.status.aggregation import BY_OTHERS
+from stowage.setup.holders import standing
 from tests.propagator.memory import SPACE, World
 from tests.propagator.stage import autoscaler, configmap, deployment
 from tests.propagator.test_ends import job
@@ -411,6 +414,33 @@ def leave(world: World, name: str, plural: str = "configmaps", hub: str = "", **
     world.members["m1"].apply(plural, (SPACE, name), body)
 
 
+@pytest.mark.proves("A2", "A8")
+async def test_what_ends_waits_for_no_cluster_that_was_given_up_before_another_process_began() -> (
+    None
+):
+    """Its unjoin waits for nothing there meanwhile, though another cluster does not answer."""
+    async with serving("m1", "m2", m1=1, m2=1) as world:
+        world.away |= {"m1", "m2"}
+        await world.calm(20)
+        world.delete("web")
+        await world.calm(5)
+        mark = {"metadata": {"annotations": {ANNOTATION_UNJOIN: GIVEN_UP}}}
+        world.hub.edit(MEMBER_CLUSTERS, "m1", mark)
+        world.hub.remove(SECRETS, "m1", SYSTEM_NAMESPACE)
+        web = world.hub.read(WORKLOADS, "web")
+        await world.until(lambda: not standing(world.hub.read(WORKLOADS, "web"), "m1").runs)
+        assert standing(web, "m1").runs
+        assert standing(world.hub.read(WORKLOADS, "web"), "m2").runs
+        world.hub.remove(MEMBER_CLUSTERS, "m1", "")
+        await world.calm(2)
+    async with world.propagating():
+        await world.calm(20)
+        world.away.discard("m2")
+        await world.until(lambda: not world.hub.all(WORKLOADS), seconds=120)
+        assert on(world, "m1"), "it was left behind"
+        assert not on(world, "m2")
+
+
 @pytest.mark.proves("R2", "A14")
 async def test_what_this_hub_wrote_for_workloads_that_are_gone_is_swept_and_no_claim() -> None:
     world = World("m1")
@@ -602,7 +632,7 @@ async def test_a_membercluster_follows_its_secret_and_stays_deleted_until_that_c
         await world.until(lambda: labels()["stowage.dev/provider"] == "aws")
         assert labels()["stowage.dev/version"] == "v1.2.3-x"
         assert world.cluster("m1")["provider"] != "aws"
-        world.hub.remove(MEMBER_CLUSTERS, "m1")
+        world.hub.remove(MEMBER_CLUSTERS, "m1", "")
         await world.calm(30)
         assert not there()
     async with world.propagating():
