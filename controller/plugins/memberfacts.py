@@ -59,7 +59,7 @@ class ServedKinds:
             return snapshot.served.where(lambda listed: listed is not None and line not in listed)
 
         mask = snapshot.kept.fixed((self.name, kind), lacks)
-        return mask, f"not serving {_worded(kind)}", "", (kind,)
+        return mask, f"does not serve {_worded(kind)}", "", (kind,)
 
     def cure(self, _shortage: Shortage, refusal: Refusal, _rows: Mask) -> str:
         return f"the CustomResourceDefinition of {_worded(refusal.args[0])}"

@@ -263,4 +263,12 @@ def tally(verdicts: NDArray[np.int16], refusals: Sequence[Refusal]) -> str:
     for refusal, number in zip(refusals, numbers, strict=True):
         counts[refusal.text] += int(number)
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{number} {text}" for text, number in ordered if number)
+    return ", ".join(_counted(number, text) for text, number in ordered if number)
+
+
+def _counted(number: int, text: str) -> str:
+    """Return `2 not ready`; of a text with a verb, such as `does not serve X`, a sentence."""
+    rest = text.removeprefix("does not ")
+    if rest == text:
+        return f"{number} {text}"
+    return f"1 cluster {text}" if number == 1 else f"{number} clusters do not {rest}"

@@ -755,9 +755,11 @@ def test_files_know_what_members_say(write: Write) -> None:
     found = plan(files, fleet)
     assert sum(shares(found["divided"]).values()) == 3
     assert all(share <= 2 for share in shares(found["divided"]).values())
-    assert "2 not serving argoproj.io/v1alpha1 Rollout" in found["custom"]["message"]
+    assert "2 clusters do not serve argoproj.io/v1alpha1 Rollout" in found["custom"]["message"]
     result = run("explain", "wl/custom", "-f", files, "--fleet", fleet, "-n", "shop")
-    assert result.output.count("   not serving argoproj.io/v1alpha1 Rollout (ServedKinds)\n") == 2
+    assert (
+        result.output.count("   does not serve argoproj.io/v1alpha1 Rollout (ServedKinds)\n") == 2
+    )
     zoned = write("z.yaml", workload("zoned", clusterSelector=there))
     assert shares(plan(zoned, fleet)["zoned"]) == {"m2": 2}
     large = write("large.yaml", workload("whole", replicas=5))

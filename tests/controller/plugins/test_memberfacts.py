@@ -20,7 +20,7 @@ from tests.controller.make import NOW, builder, cluster, decided, info, snapshot
 from tests.controller.memory import Stage
 
 ROLLOUT = "argoproj.io/v1alpha1/Rollout"
-LACKS = "not serving argoproj.io/v1alpha1 Rollout"
+LACKS = "do not serve argoproj.io/v1alpha1 Rollout"
 DIVIDED = {"distribution": "Divided"}
 
 
@@ -57,7 +57,7 @@ class TestServedKinds:
         away = serving("m3", ROLLOUT, ready=False)
         found = decided(rollout(), *self.FLEET, away)
         assert not found.placements
-        assert found.message == f"0/3 clusters: 2 {LACKS}, 1 not ready"
+        assert found.message == f"0/3 clusters: 2 clusters {LACKS}, 1 not ready"
         assert "the CustomResourceDefinition of argoproj.io/v1alpha1 Rollout" in str(
             [note.text for note in remedies(found)]
         )
@@ -84,7 +84,7 @@ class TestServedKinds:
     ) -> None:
         found = decided(asked, there)
         assert not found.placements
-        assert "1 not serving argoproj.io/v" in found.message
+        assert "1 cluster does not serve argoproj.io/v" in found.message
 
     @pytest.mark.proves("KD60")
     @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ async def test_a_definition_that_comes_is_used_within_ten_seconds_and_one_that_g
     async with stage.leading():
         stage.workload("web", replicas=1, targetDeployment=None, template=widget)
         await stage.until(lambda: LACKS in stage.says("web")[2])
-        assert f"2 {LACKS}" in stage.says("web")[2]
+        assert f"2 clusters {LACKS}" in stage.says("web")[2]
         facts(stage, "m1", kinds=[ROLLOUT, "example.com/v1/Widget"])
         await stage.until(lambda: stage.placed("web") == {"m1": 1}, seconds=10)
         facts(stage, "m1", kinds=["example.com/v1/Widget"])
