@@ -48,7 +48,6 @@ MOST_FIELD_BYTES = 64 * 1024
 
 
 Entry: TypeAlias = Mapping[str, Any]
-_NOTHING: Mapping[str, int] = {}
 
 
 def status_of(
@@ -59,12 +58,10 @@ def status_of(
     drift: Sequence[Mapping[str, Any]] = (),
     *,
     remark: str = "",
-    kept_pods: Mapping[str, int] = _NOTHING,
 ) -> dict[str, Any]:
     """`kept` is that of `Survey.kept`, `drift` that of `DriftRecords.told`.
 
-    `remark` precedes the message of a True Propagated. `kept_pods`, by cluster, are pods that an
-    edit left with the template of before.
+    `remark` precedes the message of a True Propagated.
     """
     entries, omitted = within_bytes(entries)
     placed = [entry for entry in entries if entry["state"] != ShareState.LEAVING.value]
@@ -85,9 +82,7 @@ def status_of(
         "ready": ready,
         "readySummary": f"{ready}/{desired}",
         "serviceExternalIP": _addresses(entries) or None,
-        "conditions": _conditions(
-            workload, entries, state, drift, now, remark, missing=missing, kept_pods=kept_pods
-        ),
+        "conditions": _conditions(workload, entries, state, drift, now, remark, missing=missing),
     }
     if omitted or workload.status.fields_omitted:
         status["fieldsOmitted"] = omitted or None
@@ -279,7 +274,6 @@ def _conditions(
     remark: str,
     *,
     missing: str,
-    kept_pods: Mapping[str, int],
 ) -> list[conditions.Condition]:
     after = {each["type"]: each for each in workload.conditions}
     before = condition(workload, WorkloadCondition.PROPAGATED)
@@ -299,8 +293,8 @@ def _conditions(
     elif not ready:
         why, text = _not_ready(workload, entries)
         text = text or _joined([missing, *_whys(workload, entries)])
-    if kept := [_keeps(workload, *each) for each in kept_pods.items()]:
-        text = f"{text}; {_joined(kept)}"
+    if more := [f"{each['name']}: {each['message']}" for each in entries if _remarks(each)]:
+        text = f"{text}; {_joined(more)}"
     _renew(after, workload, WorkloadCondition.READY, ready, why.value, text, now)
     stands = [each for each in drift if each["state"] in STANDING]
     if stands or WorkloadCondition.DRIFTED.value in after:
@@ -312,9 +306,10 @@ def _conditions(
     return _with_progress(workload, after, now)
 
 
-def _keeps(workload: Workload, cluster: str, number: int) -> str:
-    pods = "1 pod keeps" if number == 1 else f"{number} pods keep"
-    return f"{cluster}: {_main(workload)}: template not rolled out, {pods} that of before"
+def _remarks(entry: Entry) -> bool:
+    """Whether a share that runs as it should says something all the same."""
+    runs = entry["state"] == ShareState.RUNNING.value and not entry.get("outdated")
+    return bool(runs and entry["message"] and _reason(entry) is None)
 
 
 def _main(workload: Workload) -> str:

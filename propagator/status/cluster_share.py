@@ -338,8 +338,16 @@ def _state(
     whole = word is not Word.ON_ITS_WAY and readiness.observed
     runs = whole and readiness.ready >= seen.desired.replicas
     if runs and not readiness.outdated:
-        return ShareState.RUNNING, ""
-    return (ShareState.RUNNING if runs else ShareState.CREATING), _trouble(seen, seen.main, before)
+        return ShareState.RUNNING, _kept(seen.main, seen.kept_pods)
+    message = _trouble(seen, seen.main, before) or _kept(seen.main, seen.kept_pods)
+    return (ShareState.RUNNING if runs else ShareState.CREATING), message
+
+
+def _kept(main: ManagedObject, number: int) -> str:
+    if not number:
+        return ""
+    pods = "1 pod keeps" if number == 1 else f"{number} pods keep"
+    return f"{main.kind} {main.metadata.name}: template not rolled out, {pods} that of before"
 
 
 def _trouble(seen: ObservedShare, main: ManagedObject, before: Mapping[str, Any]) -> str:

@@ -384,7 +384,6 @@ class Reporter:
             self._survey.kept(workload),
             drift,
             remark=self._dependencies.remark(workload),
-            kept_pods={s.seen.name: s.seen.kept_pods for s in shares if s.seen.kept_pods},
         )
         # One teller alone knows more than it needs to store.
         status["clusters"], _ = within_bytes([share.entry for share in shares])

@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from crds.fields.shares import BlockedReason, ClusterShare, ShareState
+from crds.fields.shares import BlockedReason, ClusterShare, ShareHealth, ShareState
 from crds.workload import PropagatedReason, WorkloadCondition
 from machinery.api.client import ApiClient
 from machinery.api.resources import DEPLOYMENTS, Resource
@@ -198,12 +198,8 @@ def told(
     """The share, and the status that comes of it where Propagated was said like that."""
     share = share_of(one, DEPLOYMENT, before, said=said.get("observedGeneration", 0))
     conditions = [{"type": "Propagated", "lastTransitionTime": SINCE, **said}] if said else []
-    return share, status_of(
-        workload(generation=generation, conditions=conditions),
-        [share.told],
-        T0,
-        kept_pods={one.name: one.kept_pods} if one.kept_pods else {},
-    )
+    about = workload(generation=generation, conditions=conditions)
+    return share, status_of(about, [share.told], T0)
 
 
 GOOD = {
@@ -780,12 +776,15 @@ def test_ready_says_what_an_object_that_runs_whole_waits_for() -> None:
 
 @pytest.mark.proves("KD57")
 def test_ready_says_that_pods_keep_the_template_of_before() -> None:
-    main = ManagedObject(metadata=Meta(name="web"), kind="RayCluster")
+    """The entry alone tells it, so other tellers say it too."""
+    judged = Judged(ShareHealth.HEALTHY)
+    main = ManagedObject(metadata=Meta(name="web"), kind="RayCluster", judged=judged)
     for kept, said in ((0, ""), (1, "1 pod keeps"), (2, "2 pods keep")):
-        _, status = told(seen(main=main, kept_pods=kept), {})
-        ready = next(each for each in status["conditions"] if each["type"] == "Ready")
-        message = f"m1: Deployment w: template not rolled out, {said} that of before"
-        assert ready["message"].endswith(message) is bool(kept)
+        one = seen(main=main, kept_pods=kept)
+        share, status = told(replace(one, outcome=Outcome(one.desired)), {})
+        message = f"RayCluster web: template not rolled out, {said} that of before"
+        assert share.entry["message"] == (message if kept else "")
+        assert ready(status)["message"].endswith(f"; m1: {message}") is bool(kept)
 
 
 @pytest.mark.proves("CT1", "M32", "Q30")
