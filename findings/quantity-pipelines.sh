@@ -1,6 +1,6 @@
 #!/bin/sh
-# kfp 2.17.3 and hera 7.1.0 (PyPI), with which pipelines of Kubeflow and Argo Workflows are written, beside k8s.io/apimachinery v0.36.3: what
-# they take as the memory of a task.
+# kfp 2.17.3 and hera 7.1.0 (PyPI), with which pipelines of Kubeflow and Argo Workflows are written, beside k8s.io/apimachinery v0.36.3:
+# what they take as the memory of a task.
 # Guess: the quantities that Kubernetes takes, as the texts go into the requests and limits of the pod, and no others.
 # Seen: kfp refuses fractions, exponents and the suffix k, and takes 512K, which Kubernetes does not know: the pipeline compiles with a
 # limit that no pod can have, and that shows when it runs. hera takes binary suffixes alone, neither 512M nor plain bytes.
