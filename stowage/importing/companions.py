@@ -193,8 +193,8 @@ def _left_out(into: Conversion, source: Source, systems: Sequence[System]) -> No
         text = f"{source.kind} of {source.group} is not a kind that can be imported ({place})"
         into.notes.lost(source.document, "", f"{text}; it is left out")
     elif (source.group, source.kind) in into.workloads.forms:
-        text = "no policy, spread or group here names it; it is left out: a Workload can hold it"
-        into.notes.note(source.document, "", f"{text}, in spec.template")
+        text = "no policy, spread or group here names it; it is left out: `stowage wrap` makes a"
+        into.notes.note(source.document, "", f"{text} Workload of it")
     else:
         _alone(into, source)
 

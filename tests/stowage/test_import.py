@@ -296,7 +296,7 @@ def test_a_claim_that_all_share_is_a_loss(files: Files) -> None:
         (beside("Namespace", "x"), "put it into spec.manifests"),
         (
             runs("apps/v1", "Deployment") | {"metadata": {"name": "y"}},
-            "no policy, spread or group here",
+            "no policy, spread or group here names it; it is left out: `stowage wrap` makes",
         ),
         (
             {
