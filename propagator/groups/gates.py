@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -33,9 +33,11 @@ from propagator.groups.rule import (
     GateVerdict,
     WorkloadGroup,
     group_of,
+    named,
     verdict_on,
 )
 from propagator.groups.starting import Contacts, Starting
+from propagator.hub.registration import present_names
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.context import ControllerContext
 from propagator.shares import Column
@@ -141,14 +143,22 @@ class Gates:
     def retains(self, workload: Workload, member: str) -> bool:
         """Whether replicas there ran before the gang released any."""
         group = self._group_of(workload)
-        return group is not None and member in group.retained(workload.uid)
+        return group is not None and member in self._retained(workload, group)
+
+    def _retained(self, workload: Workload, group: WorkloadGroup) -> Mapping[str, int]:
+        """Return what ran before the gang did, by the present names of clusters."""
+        found = group.retained(workload.uid)
+        return named(found, present_names(self._clusters, found))
 
     def removal_pending(self, workload: Workload, member: str) -> bool:
         if self._unread() is not None:
             return False
         leaves = self._leaves_of(workload)
-        pending = leaves is not None and member not in leaves.clean
+        pending = leaves is not None and member not in self._clean(leaves)
         return pending or self._left_behind(workload, member)
+
+    def _clean(self, leaves: _Leaves) -> set[str]:
+        return leaves.clean | set(present_names(self._clusters, leaves.clean).values())
 
     def _left_behind(self, workload: Workload, member: str) -> bool:
         """Whether replicas there are of an attempt that was taken back while it was no member.
@@ -158,7 +168,8 @@ class Gates:
         group = self._group_of(workload)
         if group is None or group.open or group.closed or group.ran or workload.placements:
             return False
-        return workload.uid in group.released and member not in group.retained(workload.uid)
+        left = workload.uid in group.released
+        return left and member not in self._retained(workload, group)
 
     def note_clean(self, workload: Workload, member: str) -> None:
         """What a closed gate required is removed there."""
@@ -175,7 +186,9 @@ class Gates:
             self._blocked = True
             return GateVerdict(GateAnswer.WAIT, obstacle)
         group = self._group_of(workload)
-        verdict = verdict_on(workload, group)
+        retained = group.retained(workload.uid) if group is not None else {}
+        noted = {*retained, *workload.placements} if retained else ()
+        verdict = verdict_on(workload, group, present_names(self._clusters, noted))
         if group is None or not _starts(group) or verdict.answer is not GateAnswer.APPLY:
             return verdict
         starting = self._starting.get(group.metadata.key)

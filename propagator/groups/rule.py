@@ -6,9 +6,11 @@ gang starts on all of its clusters or on none. An unknown gate counts as none.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 
 from crds.groups.gate import GateState, GateStatus
 from crds.names import LABEL_GROUP
@@ -64,12 +66,16 @@ class GateVerdict:
     keeps: frozenset[str] = frozenset()
 
 
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 APPLY = GateVerdict(GateAnswer.APPLY)
 WAIT_SILENTLY = GateVerdict(GateAnswer.WAIT)
 """Not enough is known yet: the event that brings more has the group reviewed."""
 
 
-def verdict_on(workload: Workload, group: WorkloadGroup | None) -> GateVerdict:
+def verdict_on(
+    workload: Workload, group: WorkloadGroup | None, present: Mapping[str, str] = _NO_NAMES
+) -> GateVerdict:
+    """`present` are the present names of clusters by former ones."""
     names = workload.groups
     if not names:
         return APPLY
@@ -82,8 +88,9 @@ def verdict_on(workload: Workload, group: WorkloadGroup | None) -> GateVerdict:
     label = label_of((workload.metadata.namespace, names[0]))
     if group is None:
         return _wait(f"{label} not found: create it, or remove the label {LABEL_GROUP}")
-    retained = group.retained(workload.uid)
-    if retained and not group.open and _no_more_than(retained, workload):
+    retained = named(group.retained(workload.uid), present)
+    placed = named(workload.placements, present)
+    if retained and not group.open and _no_more_than(retained, placed):
         return APPLY
     if group.closed and workload.uid not in group.released:
         return _wait(f"{label} has not released this Workload, and takes nothing of it back")
@@ -96,10 +103,17 @@ def verdict_on(workload: Workload, group: WorkloadGroup | None) -> GateVerdict:
     return _released(workload, group, label)
 
 
-def _no_more_than(retained: Mapping[str, int], workload: Workload) -> bool:
-    placed = workload.placements.items()
+def named(shares: Mapping[str, int], present: Mapping[str, str]) -> dict[str, int]:
+    """Return the shares by the present names of their clusters."""
+    found = Counter[str]()
+    for cluster, replicas in shares.items():
+        found[present.get(cluster, cluster)] += replicas
+    return found
+
+
+def _no_more_than(retained: Mapping[str, int], placed: Mapping[str, int]) -> bool:
     return bool(placed) and all(
-        replicas <= retained.get(cluster, 0) for cluster, replicas in placed
+        replicas <= retained.get(cluster, 0) for cluster, replicas in placed.items()
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -53,6 +53,17 @@ KIND_SECONDS = 10.0
 FORMER_INDEX = "former"
 SECRET_INDEX = "secret"  # noqa: S105 - the name of an index
 _WORKERS = 4
+
+
+def present_names(clusters: Informer[MemberCluster], names: Iterable[str]) -> dict[str, str]:
+    """By former name, which no cluster has any more: the oldest cluster that had it."""
+    gone = [name for name in names if clusters.get(("", name)) is None]
+    found = ((name, clusters.by_index(FORMER_INDEX, name)) for name in gone)
+    return {former: min(there, key=_age).name for former, there in found if there}
+
+
+def _age(cluster: MemberCluster) -> tuple[str, str]:
+    return cluster.metadata.creation_timestamp, cluster.name
 
 
 class Registrar:

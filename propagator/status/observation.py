@@ -6,7 +6,7 @@ Sessions are read without waiting, in slices.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -20,7 +20,7 @@ from machinery.clock import timestamp
 from machinery.runtime.informer import Informer
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
-from propagator.hub.registration import FORMER_INDEX
+from propagator.hub.registration import present_names
 from propagator.hub.revisions import Revisions, revision_of_spec
 from propagator.hub.workload_metadata import record_of
 from propagator.members.context import ControllerContext
@@ -48,7 +48,6 @@ from propagator.status.failover import Patience
 from propagator.status.observed_share import ObservedShare, missing_pods
 from propagator.status.refusals import NOTHING_TOLD, ToldRefusal
 from propagator.status.told_by_agent import ToldShare, told_by_agent
-from propagator.types.cluster import MemberCluster
 from propagator.types.workload import Workload
 
 _SERVICE = (SERVICES.api_version, SERVICES.kind)
@@ -99,7 +98,7 @@ class Survey:
         names = {*workload.placements, *holders, *sent, *works, *told}
         # Shares of a renamed cluster stand as they are told until the controller names them anew.
         decided = workload.status.observed.controller is not None
-        renamed = self._present_names(workload.placements) if decided else {}
+        renamed = present_names(self._clusters, workload.placements) if decided else {}
         names -= renamed.values() - workload.placements.keys()
         async for name in in_slices(sorted(names)):
             if self._views.told(name):
@@ -223,7 +222,7 @@ class Survey:
         """
         found = []
         told = workload.status.kept
-        now = self._present_names({each["cluster"] for each in told})
+        now = present_names(self._clusters, {each["cluster"] for each in told})
         told = [each | {"cluster": now.get(each["cluster"], each["cluster"])} for each in told]
         before = [e for e in told if not self._shown(workload, e["cluster"], e["kind"])]
         for name in sorted(self._inventory.holders(workload.uid)):
@@ -256,16 +255,12 @@ class Survey:
         That of a cluster's former name is its own once the placements have its present name.
         """
         stored: dict[str, Mapping[str, Any]] = {e["name"]: e for e in workload.status.clusters}
-        for former, name in self._present_names(stored.keys() - workload.placements.keys()).items():
+        for former, name in present_names(
+            self._clusters, stored.keys() - workload.placements.keys()
+        ).items():
             if name in workload.placements and name not in stored:
                 stored[name] = {**stored.pop(former), "name": name}
         return stored
-
-    def _present_names(self, names: Iterable[str]) -> dict[str, str]:
-        """By former name, which no cluster has any more: the oldest cluster that had it."""
-        gone = [name for name in names if self._clusters.get(("", name)) is None]
-        found = ((name, self._clusters.by_index(FORMER_INDEX, name)) for name in gone)
-        return {former: min(there, key=_age).name for former, there in found if there}
 
     def _shown(self, workload: Workload, name: str, kind: str = "") -> bool:
         session = self._registry.get(name)
@@ -387,10 +382,6 @@ class Survey:
         if session is not None and session.contact is Contact.AWAY and session.answered > -math.inf:
             now -= timedelta(seconds=self._clock.monotonic() - session.answered)
         return Patience(seconds, desired.revision or revision_of_spec(workload), now)
-
-
-def _age(cluster: MemberCluster) -> tuple[str, str]:
-    return cluster.metadata.creation_timestamp, cluster.name
 
 
 def _kept_by_agent(session: PullSession, workload: Workload) -> list[dict[str, Any]]:

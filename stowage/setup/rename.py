@@ -39,7 +39,6 @@ from machinery.api.resources import (
     MEMBER_CLUSTERS,
     NAMESPACES,
     SECRETS,
-    WORKLOAD_GROUPS,
     Resource,
 )
 from machinery.clock import SystemClock
@@ -107,8 +106,6 @@ class RenameState:
     before: Json | None
     after: Json | None
     holders: list[Holder] = field(default_factory=list)
-    gangs: list[str] = field(default_factory=list)
-    """The WorkloadGroups that note by the old name what ran there before them."""
 
 
 async def rename(hub: ApiClient, plan: Rename, *, say: Say) -> None:
@@ -151,7 +148,7 @@ async def look(hub: ApiClient, plan: Rename) -> RenameState:
     if before is not None:
         _check(plan, before, clusters)
         await _check_secrets(hub, plan, before, begun=begun)
-    return RenameState(before, after, await _holders(hub, plan.old), await _gangs(hub, plan.old))
+    return RenameState(before, after, await _holders(hub, plan.old))
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -224,13 +221,6 @@ def _refuse(found: RenameState, plan: Rename) -> None:
             f"overrides give the name {plan.old} to pods: {fills}. With another name the pods that "
             f"run there are other ones, and their cluster restarts them. Say --force to rename all "
             "the same"
-        )
-
-    if found.gangs:
-        raise ConfigurationError(
-            f"{some(found.gangs)} may take back what ran on {plan.old} before it has run itself, "
-            f"as it notes by the name {plan.old} what stays. Wait until it runs, or say --force to "
-            "rename all the same"
         )
 
 
@@ -389,17 +379,6 @@ async def _holders(hub: ApiClient, name: str) -> list[Holder]:
             if has or where:
                 full = f"{each['metadata']['namespace']}/{each['metadata']['name']}"
                 found.append(Holder(resource.kind, full, has, where, fills))
-    return found
-
-
-async def _gangs(hub: ApiClient, name: str) -> list[str]:
-    found = []
-    with suppress(NotFound):  # the hub has no such kind
-        for each in (await hub.list(WORKLOAD_GROUPS))["items"]:
-            retained = (each.get("status") or {}).get("retained") or {}
-            if any(name in shares for shares in retained.values()):
-                meta = each["metadata"]
-                found.append(f"{WORKLOAD_GROUPS.kind} {meta['namespace']}/{meta['name']}")
     return found
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -48,6 +49,7 @@ from propagator import deletion_costs
 from propagator.members.health import Contact
 from propagator.status.aggregation import BY_OTHERS
 from stowage.setup.holders import standing
+from stowage.setup.rename import Rename, rename
 from tests.propagator.memory import SPACE, World
 from tests.propagator.stage import autoscaler, configmap, deployment
 from tests.propagator.test_ends import job
@@ -812,6 +814,41 @@ def costs(world: World) -> dict[str, tuple[str | None, bool]]:
         notes = body["metadata"].get("annotations", {})
         found[name] = notes.get(POD_DELETION_COST), ANNOTATION_DELETION_COST in notes
     return found
+
+
+@pytest.mark.proves("N8", "A8")
+@pytest.mark.parametrize("gate", ["Closed", None])
+async def test_what_ran_before_a_gang_stays_on_a_cluster_that_is_renamed(gate: str | None) -> None:
+    """The group notes it by the former name, and so do the placements for a while."""
+    async with serving("m1") as world:
+        world.put(WORKLOADS, workload("web"))
+        world.place("web", m1=2)
+        world.hub.edit(WORKLOADS, "web", {"status": {"observed": {"controller": 1}}}, status=True)
+        await world.until(lambda: runs(world, "web", m1=2))
+        (before,) = world.deployments("m1")
+        kind = {"apiVersion": WORKLOAD_GROUPS.api_version, "kind": WORKLOAD_GROUPS.kind}
+        meta = {"name": "batch", "namespace": SPACE}
+        world.put(WORKLOAD_GROUPS, {**kind, "metadata": meta, "spec": {"minMember": 3}})
+        retained = {world.hub.read(WORKLOADS, "web")["metadata"]["uid"]: {"m1": 2}}
+        group(world, gate, "web", retained=retained)
+        await world.calm(3)
+        world.hub.edit(WORKLOADS, "web", {"metadata": {"labels": {LABEL_GROUP: "batch"}}})
+        await world.calm(3)
+        plan = Rename(old="m1", new="rome", namespace=SYSTEM_NAMESPACE)
+        renaming = asyncio.create_task(rename(cast("Any", world.hub), plan, say=lambda _: None))
+        for step in range(300):
+            await world.calm(0.1)
+            await asyncio.sleep(0.005)  # the command waits by the clock of its machine
+            there = [each["metadata"]["name"] for each in world.hub.all(MEMBER_CLUSTERS)]
+            if step > 60 and there == ["rome"]:
+                world.place("web", rome=2)
+            if renaming.done():
+                break
+        await renaming
+        await world.until(lambda: runs(world, "web", rome=2))
+        await world.calm(10)
+        (after,) = world.deployments("m1")
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
 
 
 @pytest.mark.proves("W14", "G24")

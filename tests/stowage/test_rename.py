@@ -11,7 +11,7 @@ import pytest
 
 from crds.names import LABEL_CLUSTER, LABEL_REGISTER, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOAD_GROUPS, WORKLOADS
+from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOADS
 from machinery.errors import ConfigurationError, StowageError
 from stowage.playground.controlplanes import Cluster
 from stowage.setup import rename
@@ -228,23 +228,6 @@ async def test_wherever_it_dies_it_goes_on(
     assert await _names(client) == ({"old"}, {"old"})
     found = await client.get(MEMBER_CLUSTERS, "old")
     assert found["spec"]["formerNames"] == ["new"]
-
-
-@pytest.mark.proves("A6", "A8")
-async def test_a_gang_that_notes_by_the_old_name_what_stays_is_waited_for() -> None:
-    memory = MemoryHub(clock=FakeClock())
-    identity = {"clusterID": "1"}
-    memory.put(MEMBER_CLUSTERS, {"metadata": {"name": "old"}, "spec": {}, "status": identity})
-    meta = {"name": "batch", "namespace": "shop"}
-    status = {"retained": {"uid": {"old": 2}}}
-    memory.put(WORKLOAD_GROUPS, {"metadata": meta, "spec": {}, "status": status})
-    found = await rename.look(memory, PLAN)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match=r"WorkloadGroup shop/batch.*--force"):
-        rename._refuse(found, PLAN)
-    rename._refuse(found, replace(PLAN, force=True))
-    none = {"status": {"retained": None, "quorumTime": "2026-01-01T00:00:00Z"}}
-    memory.edit(WORKLOAD_GROUPS, "batch", none, status=True)
-    rename._refuse(await rename.look(memory, PLAN), PLAN)  # type: ignore[arg-type]
 
 
 @pytest.mark.proves("A2")

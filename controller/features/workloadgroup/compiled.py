@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from controller.cache.asread import renamed
 from controller.framework.runtime.feature import checked_spec
+from controller.snapshot.snapshot import Snapshot
 from crds.groups.gate import GateStatus
 from crds.groups.workloadgroup import TopologyMode
 from machinery.types import quantities
@@ -21,6 +23,7 @@ from machinery.types.api import WorkloadGroupSpec
 from machinery.types.bounds import MOST_AMOUNT, name_in_words, quoted
 from machinery.types.metadata import Key, Object
 
+V = TypeVar("V")
 TIMEOUT_SECONDS: Final = 60
 LONGEST_SECONDS: Final = 300
 """Seconds of the longest back-off after a failure."""
@@ -112,6 +115,19 @@ def compile_group(stored: WorkloadGroup) -> CompiledGroup:
         fault=fault or wrong,
         **told,
     )
+
+
+def by_present_names(group: CompiledGroup, snapshot: Snapshot) -> CompiledGroup:
+    """Return the group with what it retains by the names that clusters have now."""
+    names = {name for shares in group.retained.values() for name in shares}
+    if not (now := renamed(names, snapshot.clusters, snapshot.row)):
+        return group
+    retained = {uid: named_now(shares, now) for uid, shares in group.retained.items()}
+    return replace(group, retained=retained)
+
+
+def named_now(shares: Mapping[str, V], now: Mapping[str, str]) -> dict[str, V]:
+    return {now.get(name, name): each for name, each in shares.items()}
 
 
 def _told(status: GroupStatus) -> dict[str, Any]:

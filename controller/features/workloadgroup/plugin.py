@@ -19,7 +19,7 @@ from pydantic import Field
 from controller.cache.placements import PlacementIndex
 from controller.features.workloadgroup import estimate
 from controller.features.workloadgroup.answers import GroupHandlers
-from controller.features.workloadgroup.compiled import CompiledGroup, in_words
+from controller.features.workloadgroup.compiled import CompiledGroup, by_present_names, in_words
 from controller.features.workloadgroup.fairness import (
     PATIENCE_SECONDS,
     YIELDS,
@@ -155,17 +155,17 @@ class Coscheduling:
         denial = self.memory.denied(group.key, now)
         if status is not None and denial is not None and status is denial.status:
             return Gathering(key=group.key, members=(info.key,), refusal=status)
-        if status is not None and not _has_to_give(info, group, groups):
+        if status is not None and not _has_to_give(info, group, groups, snapshot):
             return None
         members = self._members(info, groups.members(group.key))
-        withdrawn = {} if status is None else _withdrawn(group, members)
+        withdrawn = {} if status is None else _withdrawn(group, members, snapshot)
         if status is not None and not withdrawn:
             return None
         order = sorted(members, key=lambda k: (-members[k].workload.priority, k))
         about = self._try(group, snapshot, groups, now)
         if status is None:
             status = self._lacks(group, groups, snapshot, bound, now)
-            withdrawn = withdrawn if status is None else _withdrawn(group, members)
+            withdrawn = withdrawn if status is None else _withdrawn(group, members, snapshot)
         else:
             about = replace(about, tries=False)
         return Gathering(
@@ -188,7 +188,7 @@ class Coscheduling:
         self,
         gathering: Gathering,
         tried: Sequence[Trial],
-        _snapshot: Snapshot,
+        snapshot: Snapshot,
         bound: PlacementIndex,
         now: datetime,
     ) -> GroupDecision:
@@ -204,16 +204,16 @@ class Coscheduling:
         left_out = [key for key in gathering.members if key not in mine]
         if not estimate.keeps_waiting(group, found):
             text, why = estimate.rejected(group, found, tried, left_out, self._denial(group))
-            return _refused(group, mine, _denied(text, why))
+            return _refused(group, mine, snapshot, _denied(text, why))
         since = self.memory.held_since(group.key, now) or now
         until = since + timedelta(seconds=group.timeout)
         if until - now <= SLACK or self.memory.in_vain(group.key, found, gang.seen):
-            return _refused(group, mine, self._timed_out(group))
+            return _refused(group, mine, snapshot, self._timed_out(group))
         if (other := self.memory.turns.for_whom(gang, tried, self._holds())) is not None:
             why = f"{words(other, group.namespace)}: "
             why += f"{found} of {group.min_member} replicas would wait"
             status = _denied(f"{group} {why}", why, *other, detail=YIELDS)
-            return _refused(group, mine, status)
+            return _refused(group, mine, snapshot, status)
         text = estimate.waits(group, found, until)
         if new <= before and self._held(members):  # the others keep their hold
             return GroupDecision(TrialResult.REFUSE, unschedulable(NAME, text, reason=_WAITING))
@@ -617,20 +617,26 @@ def _denied(
     return unschedulable(NAME, text, reason=reason, detail=detail, args=(why, *args))
 
 
-def _refused(group: CompiledGroup, tried: Mapping[Key, Member], status: Status) -> GroupDecision:
-    return GroupDecision(TrialResult.REFUSE, status, _withdrawn(group, tried))
+def _refused(
+    group: CompiledGroup, tried: Mapping[Key, Member], snapshot: Snapshot, status: Status
+) -> GroupDecision:
+    return GroupDecision(TrialResult.REFUSE, status, _withdrawn(group, tried, snapshot))
 
 
-def _has_to_give(info: WorkloadInfo, group: CompiledGroup, groups: Groups) -> bool:
+def _has_to_give(
+    info: WorkloadInfo, group: CompiledGroup, groups: Groups, snapshot: Snapshot
+) -> bool:
     # Nearly every refusal takes nothing back, and each of very many members is refused by itself,
     # so the members are not collected for this.
     unknown = info.present and info.key not in groups.members(group.key)
-    return bool(unknown or _withdrawn(group, groups.placed(group.key)))
+    return bool(unknown or _withdrawn(group, groups.placed(group.key), snapshot))
 
 
-def _withdrawn(group: CompiledGroup, members: Mapping[Key, Member]) -> Withdrawn:
+def _withdrawn(
+    group: CompiledGroup, members: Mapping[Key, Member], snapshot: Snapshot
+) -> Withdrawn:
     """Return the members whose placements are taken back, and what they keep."""
-    found = {}
+    group, found = by_present_names(group, snapshot), {}
     for key, member in members.items():
         info = member.workload
         if member.placements and _gives_back(group, info):

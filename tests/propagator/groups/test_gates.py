@@ -114,7 +114,12 @@ class Hub:
         self.woken: list[str] = []
         self._version = 0
         self.server = Server(self.clock)
-        clusters = SimpleNamespace(synced=True, get=lambda key: None, wait_synced=self._at_once)
+        clusters = SimpleNamespace(
+            synced=True,
+            get=lambda key: None,
+            by_index=lambda *_: [],
+            wait_synced=self._at_once,
+        )
         context = Context(
             hub=self.server,
             registry=self.registry,

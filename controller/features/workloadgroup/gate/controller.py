@@ -13,7 +13,13 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Any
 
-from controller.features.workloadgroup.compiled import CompiledGroup, WorkloadGroup, compile_group
+from controller.cache.asread import renamed
+from controller.features.workloadgroup.compiled import (
+    CompiledGroup,
+    WorkloadGroup,
+    by_present_names,
+    compile_group,
+)
 from controller.features.workloadgroup.gate import status
 from controller.features.workloadgroup.gate.gate import (
     Gate,
@@ -29,6 +35,7 @@ from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
 from controller.framework.statuswriter import Result, StatusWriter
 from controller.model.objects import Workload
+from controller.snapshot.snapshot import Snapshot
 from crds.groups.gate import GateState
 from crds.groups.workloadgroup import MOST_GATE_BYTES, MOST_WORKLOADS
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
@@ -154,9 +161,10 @@ class GroupController(StatusWriter[WorkloadGroup]):
         known = self._ledger.get(key)
         if known is None or known.uid != stored.metadata.uid:
             return None
-        group, watch = compile_group(stored), self._watched[key]
+        watch = self._watched[key]
         watch.looked = at
         read = list(self._members(stored))
+        group, read = _by_present_names(compile_group(stored), read, self._handle.snapshot())
         facts = self._facts(group, read, now)
         gate = gate_of(group, facts.members, now, self._doubts(key, read, facts, at))
         look = status.look(stored, group, gate, facts, now)
@@ -271,6 +279,19 @@ class GroupController(StatusWriter[WorkloadGroup]):
             standing = standing_of(workload, ours=ours)
             found = self._known[key] = _Known(workload, standing, replicas)
         return found
+
+
+def _by_present_names(
+    group: CompiledGroup, members: list[_Known], snapshot: Snapshot
+) -> tuple[CompiledGroup, list[_Known]]:
+    """What the gate keeps is named as before a rename until it is written, and so are shares."""
+    if not group.retained:
+        return group, members
+    names = {name for each in members for name in (*each.standing.shares, *each.standing.there)}
+    group = by_present_names(group, snapshot)
+    if not (now := renamed(names, snapshot.clusters, snapshot.row)):
+        return group, members
+    return group, [replace(each, standing=each.standing.by(now)) for each in members]
 
 
 def _less(stored: WorkloadGroup, group: CompiledGroup, gate: Gate, facts: GroupFacts) -> bool:

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from controller.features.workloadgroup.compiled import CompiledGroup
+from controller.features.workloadgroup.compiled import CompiledGroup, named_now
 from controller.model.objects import ClusterShare, Workload
 from crds.fields.shares import ShareState
 from crds.groups.gate import GateState, decision_of, within
@@ -84,6 +84,16 @@ class Standing:
     @property
     def runs(self) -> int:
         return self.running + self.succeeded
+
+    def by(self, now: Mapping[str, str]) -> Standing:
+        """Return it by the names that clusters have now."""
+        return replace(
+            self,
+            shares=named_now(self.shares, now),
+            ended=frozenset(now.get(name, name) for name in self.ended),
+            there=frozenset(now.get(name, name) for name in self.there),
+            seen=named_now(self.seen, now),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -643,3 +643,29 @@ async def test_what_ran_before_keeps_its_placements_whoever_leads_when_it_closes
             stage.reports(name)
         await stage.until(lambda: stage.phase() == "Running")
         assert not stage.status().get("retained")
+
+
+@pytest.mark.proves("N8", "A8")
+async def test_what_ran_before_keeps_its_placements_on_a_cluster_that_was_renamed(stage: Gangs):
+    """Noted by the former name, as the gate was open when the cluster was renamed."""
+    stage.cluster("m3", cpu="100", zone="x")
+    clears(stage)
+    async with stage.led():
+        about = {"replicas": 3, "cpu": "3", "distribution": "Divided"}
+        stage.workload("old", **about, clusterSelector={"zone": "x"})
+        await stage.until(lambda: stage.placed("old") == {"m3": 3})
+        stage.reports("old", scheduled=3)
+        stage.group(least=6)
+        label = {"metadata": {"labels": {LABEL_GROUP: "batch"}}, "spec": {"replicas": 4}}
+        stage.hub.edit(WORKLOADS, "old", label)
+        stage.member("new", clusterSelector={"stowage.dev/cluster": "m2"})
+        await stage.until(lambda: stage.released() == {"old", "new"})
+        stage.cluster("rome", cpu="100", zone="x")
+        stage.hub.edit(MEMBER_CLUSTERS, "rome", {"spec": {"formerNames": ["m3"]}})
+        stage.hub.remove(MEMBER_CLUSTERS, "m3")
+        await stage.until(lambda: stage.placed("old") == {"rome": 4})
+        stage.reports("new", "Failed")
+        await stage.until(lambda: not stage.placed("new"))
+        assert stage.placed("old") == {"rome": 3}
+        uid = stage.hub.read(WORKLOADS, "old")["metadata"]["uid"]
+        assert stage.status()["retained"] == {uid: {"rome": 3}}
