@@ -234,6 +234,8 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
         raise await no_such_cluster(hub, plan.name)
     with suppress(NotFound):  # our kinds are gone
         await _given_up(hub, plan.name)
+    if marked:
+        await _check_given_up(hub, plan.name)
     if pulled:  # as long as the MemberCluster stands, the same command goes on from here
         await _remove_namespaces(hub, plan.name, say)
     await member_side.remove(hub, MEMBER_CLUSTERS, plan.name, namespace=None, say=on_hub)
@@ -329,6 +331,17 @@ async def give_up(hub: ApiClient, name: str, *, make: bool) -> bool:
         body = {"apiVersion": MEMBER_CLUSTERS.api_version, "kind": MEMBER_CLUSTERS.kind}
         await hub.create(MEMBER_CLUSTERS, {**body, "metadata": {"name": name, **mark}, "spec": {}})
     return True
+
+
+async def _check_given_up(hub: ApiClient, name: str) -> None:
+    """Raise StowageError if somebody has joined or invited the cluster since it was marked."""
+    found = await hub.find(MEMBER_CLUSTERS, name)
+    notes = found["metadata"].get("annotations", {}) if found is not None else {}
+    if notes.get(ANNOTATION_UNJOIN) != GIVEN_UP:
+        raise StowageError(
+            f"{name} was joined, invited or unjoined by somebody else meanwhile: nothing more of "
+            "it is removed"
+        )
 
 
 async def _given_up(hub: ApiClient, name: str) -> None:

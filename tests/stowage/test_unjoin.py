@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_UNJOIN, GIVEN_UP, SYSTEM_NAMESPACE
+from crds.names import (
+    ANNOTATION_CLUSTERS,
+    ANNOTATION_MEMBER_NAMESPACE,
+    ANNOTATION_UNJOIN,
+    GIVEN_UP,
+    LABEL_MEMBER_NAMESPACE,
+    MEMBER_NAMESPACE_PREFIX,
+    SYSTEM_NAMESPACE,
+)
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, WORKLOADS
 from machinery.errors import AlreadyExists, ConfigurationError, Forbidden, NotFound, StowageError
 from stowage.playground.controlplanes import Cluster
 from stowage.setup import join
 from stowage.setup.holders import Standing, standing
+from tests.fakeclock import FakeClock
+from tests.memoryhub import MemoryHub
 
 PLAN = join.Unjoin(name="here", namespace=SYSTEM_NAMESPACE)
 FORCED = join.Unjoin(name="here", namespace=SYSTEM_NAMESPACE, force=True)
@@ -133,3 +143,33 @@ async def test_only_unjoin_gives_a_cluster_up_once_nothing_names_it(
             await client.delete(WORKLOADS, "web", namespace="default")
             free = {"metadata": {"finalizers": None}}
             await client.merge_patch(WORKLOADS, "web", free, namespace="default")
+
+
+@pytest.mark.proves("A29")
+@pytest.mark.parametrize("invited", [True, False])
+async def test_what_a_member_that_is_invited_again_meanwhile_has_stays(invited: bool) -> None:
+    memory = MemoryHub(clock=FakeClock())
+    space = f"{MEMBER_NAMESPACE_PREFIX}here-x7k2p"
+    notes = {ANNOTATION_MEMBER_NAMESPACE: space}
+    kind = {"kind": "MemberCluster", "apiVersion": MEMBER_CLUSTERS.api_version}
+    meta = {"name": "here", "annotations": notes}
+    memory.put(MEMBER_CLUSTERS, {**kind, "metadata": meta, "spec": {"mode": "Pull"}})
+    labels = {LABEL_MEMBER_NAMESPACE: "here"}
+    memory.put(NAMESPACES, {"metadata": {"name": space, "labels": labels}})
+
+    async def invite(method: str, path: str, _body: Any) -> None:
+        if invited and method == "GET" and "/workloads" in path:
+            no_mark = {"metadata": {"annotations": {ANNOTATION_UNJOIN: None}}}
+            memory.edit(MEMBER_CLUSTERS, "here", no_mark)
+
+    memory.faults.append(invite)
+    done = join.unjoin(cast("ApiClient", memory), FORCED, say=lambda _: None)
+    if not invited:
+        await done
+        assert not memory.all(NAMESPACES)
+        assert not memory.all(MEMBER_CLUSTERS)
+        return
+    with pytest.raises(StowageError, match="invited"):
+        await done
+    assert memory.read(NAMESPACES, space)
+    assert memory.read(MEMBER_CLUSTERS, "here")
