@@ -136,12 +136,15 @@ def kept_of(found: Assignment, member: str) -> list[dict[str, Any]]:
 
 
 def _fields(bundle: Bundle) -> list[dict[str, Any]]:
-    found: dict[str, str] = {}
+    found: dict[str, dict[str, Any]] = {}
     for each in bundle.objects:
-        noted = each.body["metadata"].get("annotations", {}).get(ANNOTATION_TOLD, "")
-        if noted:
-            found |= msgspec.json.decode(noted, type=dict[str, str])
-    return [{"name": name, "path": path} for name, path in found.items()]
+        meta = each.body["metadata"]
+        about = {"kind": each.body["kind"], "name": meta["name"]}
+        target = {} if each.main else {"target": about}
+        if noted := meta.get("annotations", {}).get(ANNOTATION_TOLD, ""):
+            said = msgspec.json.decode(noted, type=dict[str, str])
+            found |= {name: {"name": name, "path": path, **target} for name, path in said.items()}
+    return [*found.values()]
 
 
 _COUNTS = (

@@ -441,13 +441,12 @@ def told_fields(workload: Workload, objects: Owned) -> dict[str, str]:
     names = {each.name for each in workload.spec.status_fields}
     if not (names or of_kind):
         return {}
-    main = main_object(main_of(workload), objects) if of_kind else None
-    said = {
-        name: value
-        for _, found in objects
-        for name, value in found.fields
-        if name in names or (found is main and name in of_kind)
-    }
+    main, said = main_object(main_of(workload), objects, ending=True), dict[str, str]()
+    for resource, found in objects:
+        about = (resource.kind, found.metadata.name)
+        told = {name for name, _ in workload.status_paths(*about, main=found is main)}
+        told |= of_kind - names if found is main else set()  # the Workload's own go before
+        said |= {name: value for name, value in found.fields if name in told}
     return dict(sorted(said.items()))
 
 
