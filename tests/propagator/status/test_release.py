@@ -48,7 +48,10 @@ async def test_a_release_that_a_hub_lost_is_repeated_until_the_workload_is_gone(
     )
     hub.informer[ending.metadata.key] = ending
     finalizer = SimpleNamespace(
-        awaited=lambda _: set(), witnesses=lambda _: ["m1"], elsewhere=lambda _: set()
+        awaited=lambda _: set(),
+        witnesses=lambda _: ["m1"],
+        elsewhere=lambda _: set(),
+        given_up=lambda _: set(),
     )
     nothing: dict[str, Any] = dict.fromkeys(("survey", "drift", "dependencies"))
     context = Context(clock=clock, recorder=None, fresh=lambda: True)
