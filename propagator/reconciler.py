@@ -120,7 +120,10 @@ class WorkloadReconciler:
         withdrawn = starting and not workload.placements
         if not (workload.delivered or self._may_own(session, workload)):
             return None
-        if workload.ended or not workload.wants_replicas or withdrawn:
+        ends = workload.ended or not workload.wants_replicas
+        if withdrawn and not ends and not await self._gates.confirms(workload):
+            return FIRST_PAUSE
+        if ends or withdrawn:
             return await self._shares.remove(session, workload)
 
         if isinstance(session, PullSession) and not session.tells(workload):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from crds.groups.gate import GateStatus
 from crds.names import LABEL_GROUP
 from machinery import logs
 from machinery.api.lanes import working_for
@@ -95,6 +96,8 @@ class Gates:
         """The groups that wait for a probe, by cluster."""
         self._shut: set[Key] = set()
         """The groups that were closed, and are not open again."""
+        # Of the Workload: its version, and what the hub has said of its group since.
+        self._confirmed: Column[tuple[str, GateStatus]] = context.shares.column()
         self._leaves: Column[_Leaves] = context.shares.column()  # of the Workload
         self._due: dict[Key, float] = {}
         self._obstacle: str | None = ""
@@ -136,9 +139,28 @@ class Gates:
     def starting(self, workload: Workload) -> bool:
         """Whether the gang has released part of the Workload and has not run its quorum yet."""
         group = self._group_of(workload)
-        if group is None or group.ran:
+        if group is None or group.ran or self._unread() is not None:
             return False
         return group.open or bool(group.retained(workload.uid))
+
+    async def confirms(self, workload: Workload) -> bool:
+        """Whether the hub says of its group what the watch has shown. Raises TransportError.
+
+        The watch of groups may be behind that of Workloads, and a gang that runs is not taken back.
+        """
+        group = self._group_of(workload)
+        if group is None:
+            return False
+        seen = workload.metadata.resource_version, group.status
+        if self._confirmed.get(workload.uid) != seen:
+            try:
+                now = await self._read(group.metadata.key)
+            except NotFound:
+                return False
+            if now.metadata.uid != group.metadata.uid or now.status != group.status:
+                return False
+            self._confirmed.put(workload.uid, "", seen)
+        return True
 
     def retains(self, workload: Workload, member: str) -> bool:
         """Whether replicas there ran before the gang released any."""
@@ -392,15 +414,19 @@ class Gates:
             starting.ask_after = self._clock.monotonic() + pause
         self._conclude(group, starting)
 
+    async def _read(self, group: Key) -> WorkloadGroup:
+        with working_for(group):
+            answer = await self._hub.request("GET", WORKLOAD_GROUPS.path(*group))
+        found: WorkloadGroup = decode(answer, _group)
+        return found
+
     async def _stands(self, group: Key, starting: Starting) -> bool:
         """Whether the hub confirms the start, and each shard has told; this one tells.
 
         Raises TransportError.
         """
         namespace, name = group
-        with working_for(group):
-            answer = await self._hub.request("GET", WORKLOAD_GROUPS.path(namespace, name))
-        now: WorkloadGroup = decode(answer, _group)
+        now = await self._read(group)
         if not (now.open and now.released == starting.released):
             return False
         starting.awaited = self._contacts.awaited(starting, now.status.reached)

@@ -816,6 +816,28 @@ def costs(world: World) -> dict[str, tuple[str | None, bool]]:
     return found
 
 
+@pytest.mark.proves("N8")
+async def test_a_gang_that_runs_stays_while_the_watch_of_groups_is_behind() -> None:
+    async with serving("m1") as world:
+        kind = {"apiVersion": WORKLOAD_GROUPS.api_version, "kind": WORKLOAD_GROUPS.kind}
+        meta = {"name": "batch", "namespace": SPACE}
+        world.put(WORKLOAD_GROUPS, {**kind, "metadata": meta, "spec": {"minMember": 1}})
+        body = workload("web")
+        body["metadata"]["labels"] = {LABEL_GROUP: "batch"}
+        world.put(WORKLOADS, body)
+        world.place("web", m1=1)
+        group(world, "Open", "web")
+        await world.until(lambda: runs(world, "web", m1=1))
+        release = world.hub.hold(WORKLOAD_GROUPS)
+        group(world, "Open", "web", quorumTime=QUORUM)
+        world.place("web")
+        await world.calm(20)
+        assert [*on(world, "m1")] == ["web"], "it is not taken back, as it has run"
+        release()
+        await world.calm(5)
+        assert [*on(world, "m1")] == ["web"]
+
+
 @pytest.mark.proves("N8", "A8")
 @pytest.mark.parametrize("gate", ["Closed", None])
 async def test_what_ran_before_a_gang_stays_on_a_cluster_that_is_renamed(gate: str | None) -> None:

@@ -61,7 +61,11 @@ async def test_a_share_that_left_goes_at_once_only_while_its_gang_starts(
     async def sweep(*_: Any) -> None:
         pass
 
+    async def confirms(_: Any) -> bool:
+        return True
+
     gates = SimpleNamespace(
+        confirms=confirms,
         verdict=lambda _: APPLY,
         removal_pending=lambda *_: False,
         starting=lambda _: starts,
