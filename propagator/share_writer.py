@@ -433,7 +433,7 @@ class ShareWriter:
                 secrets=await self._needed_secrets(workload),
                 member=facts,
                 override=override,
-                ended=member in workload.ends,
+                ended=workload.end_of(member, session.former) is not None,
             )
         except PatchMisfit as fault:
             raise misfit(member, override.subset, fault) from fault

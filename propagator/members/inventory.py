@@ -157,8 +157,9 @@ def last_seen(session: MemberSession, workload: Workload) -> Judged | None:
 
 def has_ended(session: MemberSession, workload: Workload) -> bool:
     """An ended share must not run again, nor one whose Workload has ended whole elsewhere."""
-    told = workload.ends if workload.ends_whole else workload.ends.keys() & {session.name}
-    return bool(told) or seen_end(session, workload) is not None
+    own = workload.end_of(session.name, session.former) is not None
+    told = bool(workload.ends) if workload.ends_whole else own
+    return told or seen_end(session, workload) is not None
 
 
 async def listed(

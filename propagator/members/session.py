@@ -130,6 +130,8 @@ class MemberSession:
         self.allowed_kinds: frozenset[str] = frozenset()
         """Allowed guarded kinds, `<group>/<kind>`."""
         self.facts = ClusterFacts(name, {})
+        self.former: Sequence[str] = ()
+        """The names that the cluster had."""
         self.images: tuple[ImageRule, ...] = ()
         self.registration = ""  # the UID of the MemberCluster; see `take_in`
         self.health = HealthProbe()
@@ -322,6 +324,7 @@ class MemberSession:
     def take_in(self, cluster: MemberCluster) -> None:
         """Called after `use` or `refuse`. A changed rule calls `changed`."""
         spec, generation = cluster.spec, cluster.metadata.generation
+        self.former = tuple(spec.former_names)
         allow, kinds = tuple(spec.namespaces.allow), frozenset(spec.allowed_kinds)
         rules = (allow, kinds, cluster.metadata.uid, cluster.facts, tuple(spec.images))
         before = (self.namespaces, self.allowed_kinds, self.registration, self.facts, self.images)

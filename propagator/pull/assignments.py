@@ -331,14 +331,14 @@ def _costs(share: Share, member: str) -> list[dict[str, int]]:
 def _rules(session: PullSession, share: Share, kinds: Iterable[tuple[str, str]]) -> dict[str, Any]:
     workload, spec, member = share.workload, share.workload.spec, session.name
     allowed = {kind_name(*pair) for pair in kinds} & session.allowed_kinds
-    told = share.told
+    told, ended = share.told, workload.end_of(member, session.former)
     movement = {k: v for k, v in msgspec.to_builtins(spec.movement).items() if v not in (None, ())}
     rules: dict[str, Any] = {
         "adoption": spec.adoption,
         "drift": spec.drift,
         "forgotten": True if share.orphan is None else None,
         "onDelete": (OnDelete.ORPHAN if share.orphan else OnDelete.DELETE).value,
-        "ended": dict(workload.ends[member]) if member in workload.ends else None,
+        "ended": dict(ended) if ended is not None else None,
         "left": share.left or None,
         "deleted": workload.ended or None,
         "done": told.done,

@@ -100,6 +100,9 @@ class Survey:
         decided = workload.status.observed.controller is not None
         renamed = present_names(self._clusters, workload.placements) if decided else {}
         names -= renamed.values() - workload.placements.keys()
+        if works:
+            former = present_names(self._clusters, works - workload.placements.keys())
+            names -= {old for old, now in former.items() if now in workload.placements}
         async for name in in_slices(sorted(names)):
             if self._views.told(name):
                 continue
@@ -351,7 +354,8 @@ class Survey:
         self, workload: Workload, session: MemberSession | None, name: str
     ) -> Mapping[str, Any] | None:
         """A new end gets the present time."""
-        if (known := workload.ends.get(name)) is not None:
+        former = session.former if session is not None else ()
+        if (known := workload.end_of(name, former)) is not None:
             return known
         seen = seen_end(session, workload) if session is not None else None
         if seen is None or seen.result is None:

@@ -63,7 +63,8 @@ def told_by_agent(
     if session.contact is not Contact.SERVING:
         return _of_silent(session, workload, desired, before, said, patience)
     leaving, entry = name not in workload.placements, entry_of(session, workload)
-    if not leaving and name in workload.ends and "ended" not in (entry or {}):
+    ended = workload.end_of(name, session.former) is not None
+    if not leaving and ended and "ended" not in (entry or {}):
         return ToldShare(before, before)  # an agent that has begun does not know its end yet
     entry = entry or {"name": name, "replicas": desired.replicas, **_NOTHING}
     found = session.assignment(workload.uid)

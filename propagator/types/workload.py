@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import cached_property, lru_cache
@@ -308,6 +308,14 @@ class Workload(Object, frozen=True, dict=True):
         return {
             name: end for name, end in known.items() if end.get("object") in (None, "", self.run)
         }
+
+    def end_of(self, cluster: str, former: Iterable[str] = ()) -> Mapping[str, Any] | None:
+        """Return how the share there ended; `former` are the names that the cluster had.
+
+        The placements have the present name before the status tells of the cluster by it.
+        """
+        names = [cluster, *(name for name in former if name not in self.placements)]
+        return next((self.ends[name] for name in names if name in self.ends), None)
 
     def forgets(self, cluster: str) -> bool:
         """Whether the object goes with its stored end there: it failed, and would run again."""

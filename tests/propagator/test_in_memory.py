@@ -1079,3 +1079,41 @@ async def test_a_held_member_keeps_its_revision_whatever_happens_to_it() -> None
         await world.until(lambda: images(world) == {"m1": "two", "m2": "two"})
         await world.until(lambda: set(on(world, "m2", "configmaps")) == {"new"})
         await world.until(lambda: propagated(world, "web") == "Propagated")
+
+
+@pytest.mark.proves("KD29", "A8")
+@pytest.mark.parametrize("distribution", ["Duplicated", "Divided", "Single"])
+async def test_a_job_that_has_ended_runs_no_second_time_on_a_cluster_that_is_renamed(
+    distribution: str,
+) -> None:
+    """Its object has gone, so the status alone knows of its end, by the former name."""
+    async with serving("m1", "m2") as world:
+        body = made("bill", template=job(completions=1), distribution=distribution)
+        del body["spec"]["targetDeployment"]
+        world.put(WORKLOADS, body)
+        counts = dict.fromkeys(("scheduled", "current", "ready", "unschedulable", "updated"), 0)
+        ended = {"result": "Succeeded", "time": QUORUM}
+        of_m1 = {"name": "m1", "replicas": 1, **counts, "state": "Complete", "message": ""}
+        shares = [{"cluster": "m1", "replicas": 1, "completions": 1}]
+        status: Json = {"placements": shares, "clusters": [of_m1 | {"ended": ended}]}
+        status["observed"] = {"controller": 1}
+        world.hub.edit(WORKLOADS, "bill", {"status": status}, status=True)
+        await world.calm(5)
+        assert not on(world, "m1", "jobs")
+        found = world.hub.read(MEMBER_CLUSTERS, "m1")
+        secret = world.hub.read(SECRETS, "m1", SYSTEM_NAMESPACE)
+        secret["metadata"] |= {"name": "rome"}
+        spec = {**found["spec"], "formerNames": ["m1"]}
+        spec["secretRef"] = {"namespace": SYSTEM_NAMESPACE, "name": "rome"}
+        world.put(MEMBER_CLUSTERS, {**found, "metadata": {"name": "rome"}, "spec": spec})
+        world.put(SECRETS, secret)
+        world.hub.remove(SECRETS, "m1", SYSTEM_NAMESPACE)
+        world.hub.remove(MEMBER_CLUSTERS, "m1")
+        await world.until(lambda: conditions.holds(world.cluster("rome"), "Ready"))
+        await world.calm(5)
+        renamed = [each | {"cluster": "rome"} for each in shares]
+        world.hub.edit(WORKLOADS, "bill", {"status": {"placements": renamed}}, status=True)
+        await world.calm(10)
+        assert not on(world, "m1", "jobs")
+        (told,) = world.status("bill")["clusters"]
+        assert (told["name"], told["ended"]["result"]) == ("rome", "Succeeded")

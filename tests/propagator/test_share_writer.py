@@ -90,7 +90,7 @@ async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(
     """What was placed there, with units or without, is placed nowhere when the hub has answered."""
     told: list[Outcome | None] = []
     shares = writer_of(placed(m2=3), told)
-    session: Any = SimpleNamespace(name="m1", mark=Mark(), link=None, went_back_to=None)
+    session: Any = SimpleNamespace(name="m1", former=(), mark=Mark(), link=None, went_back_to=None)
     assert await shares.apply(session, placed(m1=units, m2=3)) is None
     assert not told
 
@@ -103,6 +103,7 @@ async def test_what_cannot_be_rendered_is_invalid_and_not_tried_again() -> None:
     told: list[Outcome | None] = []
     session: Any = SimpleNamespace(
         name="m1",
+        former=(),
         mark=Mark(),
         images=(),
         facts=member_facts().facts,
@@ -181,7 +182,13 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         record_outcome=lambda _key, _member, outcome: told.append(outcome),
     )
     session: Any = SimpleNamespace(
-        name="m1", mark=Mark(), facts=member_facts().facts, images=(), link=None, went_back_to=None
+        name="m1",
+        former=(),
+        mark=Mark(),
+        facts=member_facts().facts,
+        images=(),
+        link=None,
+        went_back_to=None,
     )
     assert await shares.apply(session, workload) == 0.0, "it is looked at again at once"
     assert written == ["ConfigMap", "Service"][:waves]

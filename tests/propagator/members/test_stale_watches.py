@@ -75,7 +75,7 @@ def cut_off(
 class Member:
     """A session that serves."""
 
-    name, ready, contact, message = "m1", True, Contact.SERVING, ""
+    name, ready, contact, message, former = "m1", True, Contact.SERVING, "", ()
 
     def __init__(self, link: Link) -> None:
         self.link = link

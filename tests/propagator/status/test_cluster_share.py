@@ -491,6 +491,7 @@ def ground_of(contact: Contact | None, *, lists: bool = False) -> ControllerCont
         watches = SimpleNamespace(concerning=lambda *_, **__: [informer])
         session = SimpleNamespace(
             contact=contact,
+            former=(),
             counting=False,
             link=SimpleNamespace(watches=watches) if lists else None,
             message="away",

@@ -118,7 +118,9 @@ async def test_a_silent_member_is_counted_up_to_its_last_answer() -> None:
             "status": {"placements": [{"cluster": "m1", "replicas": 4}], "clusters": [told]},
         }
     )
-    away = SimpleNamespace(contact=Contact.AWAY, message="gone", answered=clock.monotonic())
+    away = SimpleNamespace(
+        contact=Contact.AWAY, message="gone", answered=clock.monotonic(), former=()
+    )
     context: Any = Context(
         registry=SimpleNamespace(get=lambda _name: away, names=lambda: ["m1"]),
         clusters=SimpleNamespace(),

@@ -29,6 +29,7 @@ def session(contact: Contact, *, version: int, **told: Any) -> Any:
     found = msgspec.convert(body, Assignment)
     return SimpleNamespace(
         name="paris",
+        former=(),
         contact=contact,
         message="",
         assignment=lambda _: found,
