@@ -120,9 +120,10 @@ class ReportedShare:
         """Return the entry with all that tellers go by who do not see the cluster.
 
         `before` is the stored entry, `decision` the one that the share was last reconciled with in
-        this term. Until then the stored one stands as well, also of a share that leaves.
+        this term. Until then the stored one stands as well, also of a share that leaves or ended.
         """
-        if self.word is Word.STANDS or (self.seen.leaving and self.seen.outcome is None):
+        over = self.seen.leaving or self.seen.end is not None
+        if self.word is Word.STANDS or (over and self.seen.outcome is None):
             decision = decision or before.get("decision")
         entry = {key: value for key, value in self.told.items() if key not in _SHARED}
         if (asked := self._asked(before)) is not None:

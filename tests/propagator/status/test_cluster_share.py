@@ -295,6 +295,9 @@ def test_by_which_decision_a_share_is_stands_until_a_new_process_has_reconciled_
     assert share.shared(before, None)["decision"] == "d1"
     share, _ = told(replace(seen(main=main(1)), leaving=True), before, said=GOOD)
     assert share.shared(before, None)["decision"] == "d1"
+    end = {"result": "Succeeded", "time": SINCE, "object": "Job shop/w"}
+    share, _ = told(replace(seen(), end=end), before, said=GOOD)
+    assert share.shared(before, None)["decision"] == "d1"
     share, _ = told(
         seen(main=main(1), outcome=Outcome(DesiredShare("u1", 1, 3))), before, said=GOOD
     )
