@@ -84,6 +84,9 @@ async def _whole(stage: ChaosStage, wanted: Mapping[str, Gang]) -> int:
     """Return the number of gangs that run. Raises Broken with what is not as wanted."""
     if away := await not_ready(stage.hub):
         raise Broken(f"not all members are Ready: {'; '.join(away)}")
+    for member in MEMBERS:
+        if held := await stage.held(member):
+            await stage.sweep(member, held)  # as a person would who reads that many were deleted
     groups, workloads = await _on_hub(stage)
     if groups.keys() != wanted.keys():
         raise Broken(f"groups {sorted(groups)}, wanted {sorted(wanted)}")
