@@ -94,16 +94,18 @@ class AtMostOnce:
     def _elsewhere(self, workload: Workload, main: Main, member: str) -> list[str]:
         """Return the other clusters that replicas leave, or where some that left may still run.
 
-        A cluster stays in the footprint until its pods are gone, and what a hub that was set back
-        has forgotten of the footprint shows there.
+        A cluster stays in the footprint until its pods are gone. What a hub that was set back has
+        forgotten of the footprint shows there, or is told by the shard that sees it.
         """
         record, placed = record_of(workload), workload.placements
+        told = workload.clusters - placed.keys()
         held = self._registry.holders(workload.uid) - placed.keys()
         others = (n for n in self._views.names() if n not in placed and n != member)
         forgotten = {name for name in others if self._may_be_forgotten(workload, main, name)}
-        if record.entries <= placed.keys() and not held:  # as mostly, also of a very wide one
+        if record.entries <= placed.keys() and not (held or told):  # as mostly, also of a wide one
             return sorted(forgotten | workload.leaving.keys() - {member})
-        sent = (record.names(self._views.names) | held) - placed.keys() - workload.leaving.keys()
+        sent = record.names(self._views.names) - placed.keys() | held | told
+        sent -= workload.leaving.keys()
         standing = (name for name in sent if self._may_stand(workload, main, name))
         return sorted({*forgotten, *workload.leaving, *standing} - {member})
 

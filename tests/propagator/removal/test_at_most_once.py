@@ -91,7 +91,7 @@ class Fleet:
     def may_hold(self, name: str) -> bool:
         member = self.members[name]
         there = name not in self.missing | self.given_up
-        return there and not (member.serves and member.listed)
+        return there and (member.elsewhere or not (member.serves and member.listed))
 
     def holds(self, name: str) -> bool:
         member = self.members[name]
@@ -455,6 +455,28 @@ def test_what_another_shard_tells_to_be_forgotten_is_waited_for(
         assert told in waits.sentence("new", 2)
         old.tainted = True
         assert fleet.once().waiting(alone, "new") is None, "nothing runs there"
+
+
+@pytest.mark.proves("SC13", "M51")
+@pytest.mark.parametrize(
+    ("sent", "running", "waits"),
+    [("new", 2, True), ("new,old", 2, True), ("new,old", 0, False)],
+    ids=["not noted", "noted", "noted, and gone"],
+)
+def test_what_another_shard_tells_to_run_is_waited_for_though_the_footprint_has_forgotten_it(
+    sent: str, running: int, *, waits: bool
+) -> None:
+    """The shard has looked since the hub was set back, at a member that holds an older share."""
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    old = Member(elsewhere=True, status=ready)
+    fleet = Fleet({"old": old, "new": Member()}, membership=Two(LATER))
+    fleet.membership.tells = lambda _: True  # type: ignore[method-assign] # it has compared all
+    alone = moving(leaving=0, sent=sent, new=2)
+    counts = {"asked": running, "current": running, "decision": alone.decided_by}
+    entry = {"name": "old", "state": "Leaving", "replicas": 0, **counts}
+    status = structs.replace(alone.status, clusters=[entry], leaving=[])
+    alone = structs.replace(alone, status=status)
+    assert (fleet.once().waiting(alone, "new") is not None) is waits
 
 
 @pytest.mark.proves("SC15", "KD52")
