@@ -59,7 +59,7 @@ class HubWorkloads:
     def __init__(self, context: ControllerContext) -> None:
         self._hub = context.hub
         self._clusters = context.clusters
-        self._there = lambda name: context.registry.get(name) is not None
+        self._registry = context.registry
         self._preparing: KeyedLocks[Key] = KeyedLocks()
         self.concern = Concern(context.registry.holders)
         self.informer: Informer[Workload] = Informer(
@@ -97,7 +97,7 @@ class HubWorkloads:
         async with self._latest(workload) as now:
             if now.metadata.deleting or now.metadata.generation != workload.metadata.generation:
                 return now
-            metadata = missing(now, kinds, there=self._there)
+            metadata = missing(now, kinds, there=self._serves)
             if restored:
                 noted = {ANNOTATION_RESTORED: restored}
                 metadata["annotations"] = metadata.get("annotations", {}) | noted
@@ -107,6 +107,9 @@ class HubWorkloads:
                 return written
             status = {"ordinals": [{"cluster": c, "start": n} for c, n in ranges.items()]}
             return self._store(await self._patch(written, {"status": status}, subresource="status"))
+
+    def _serves(self, name: str) -> bool:
+        return self._registry.get(name) is not None
 
     def formerly(self, name: str) -> Sequence[str]:
         """Return the names that a cluster had, and that no other has."""
@@ -156,7 +159,11 @@ class HubWorkloads:
         return [name for name in names if self._clusters.get(("", name)) is None]
 
     def touching(self, name: str) -> list[Workload]:
+        """Return those that name the cluster, and those of which it has something, noted or not."""
+        session = self._registry.get(name)
+        shown = map(self.by_uid, session.owners if session is not None else ())
         found = [
+            *(workload for workload in shown if workload is not None),
             *self.informer.by_index(CLUSTER_INDEX, name),
             *self.informer.by_index(CLUSTER_INDEX, digest(name)),
             *self.informer.by_index(CLUSTER_INDEX, ALL),

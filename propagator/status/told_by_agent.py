@@ -82,7 +82,8 @@ def told_by_agent(
     look_in = None if leaving else _keep_clock(entry, before, patience, written=current)
     if entry.get("asked") == desired.replicas:
         entry.pop("asked")
-    if workload.leaves:
+    # What its agent has not looked at yet is of no decision: other shards take it for unknown.
+    if workload.leaves and not (leaving and not session.tells(workload)):
         entry["decision"] = workload.decided_by
     return ToldShare(unless_only_mark_changed(entry, before), entry, look_in)
 
@@ -114,8 +115,8 @@ def _keep_clock(
 
 def _left(session: PullSession, workload: Workload) -> bool:
     """Whether the share is gone from there; what a rule keeps is no share."""
-    found = session.assignment(workload.uid)
-    gone = session.contact is Contact.SERVING if found is None else found.removed
+    found, serves = session.assignment(workload.uid), session.contact is Contact.SERVING
+    gone = serves and workload.uid not in session.unassigned if found is None else found.removed
     return gone and session.name not in workload.placements
 
 

@@ -36,7 +36,11 @@ def _workload(number: int, *, ending: bool = False, at: str = "") -> Workload:
 def _handlers(*mine: str) -> tuple[EventHandlers, HubWorkloads, list[Key]]:
     """Of a shard that serves `mine`, with a MemberCluster of each number but `gone`."""
     registry = SimpleNamespace(
-        holders=lambda _: (), on_change=lambda _: None, names=(), wake=lambda *_: None
+        holders=lambda _: (),
+        on_change=lambda _: None,
+        names=(),
+        wake=lambda *_: None,
+        get=lambda _: None,
     )
     clusters = SimpleNamespace(
         add_handler=lambda _: None, get=lambda key: key if key[1].startswith("member-") else None

@@ -33,6 +33,8 @@ def session(contact: Contact, *, version: int, **told: Any) -> Any:
         contact=contact,
         message="",
         assignment=lambda _: found,
+        unassigned=(),
+        tells=lambda _: found.status.counts is not None,
         counted_by=lambda _: version,
     )
 
@@ -106,6 +108,26 @@ def test_a_refusal_stands_until_a_process_that_begins_has_looked_at_it(
     found = told_by_agent(there, workload(before), None, before, 1)
     assert found is not None
     assert found.told["state"] == state
+
+
+@pytest.mark.proves("M51", "SC14", "PL30")
+def test_what_an_agent_holds_without_an_order_leaves_by_no_decision_until_it_has_looked() -> None:
+    """Of a hub that was set back. Another shard may make nothing beside it meanwhile."""
+    there, elsewhere = session(Contact.SERVING, version=5), {"cluster": "rome", "replicas": 2}
+    left = {"cluster": "paris", "replicas": 2, "cause": "Drained"}
+    status = {"placements": [elsewhere], "leaving": [left], "decision": {"id": "d"}}
+    meta = {"name": "web", "namespace": "shop", "uid": "u", "generation": 1}
+    about = workload_of({"metadata": meta, "status": status})
+    looked = told_by_agent(there, about, None, {}, 1)
+    assert looked is not None
+    assert (looked.told["state"], looked.told["decision"]) == ("Leaving", "d")
+    there.assignment, there.tells = lambda _: None, lambda _: False
+    assert told_by_agent(there, about, None, {}, 1) is None
+    there.unassigned = {"u"}
+    unknown = told_by_agent(there, about, None, {}, 1)
+    assert unknown is not None
+    assert unknown.told["state"] == "Leaving"
+    assert "decision" not in unknown.told
 
 
 @pytest.mark.proves("KD72", "KD74", "PL2")
