@@ -120,9 +120,7 @@ class Renames:
         )
 
     def _named(self, by_cluster: Mapping[str, V]) -> dict[str, V]:
-        renamed = {self._now[name]: each for name, each in by_cluster.items() if name in self._now}
-        # An entry under the current name comes before entries under former names.
-        return renamed | {name: e for name, e in by_cluster.items() if name not in self._now}
+        return named_now(by_cluster, self._now)
 
     def _present(self, present: Mapping[str, int]) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -130,6 +128,12 @@ class Renames:
             now = self._now.get(name, name)
             found[now] = min(found.get(now, 0) + replicas, MOST_UNITS)
         return found
+
+
+def named_now(by_cluster: Mapping[str, V], now: Mapping[str, str]) -> dict[str, V]:
+    """Return it by present names. An entry under one comes before entries under former names."""
+    renamed = {now[name]: each for name, each in by_cluster.items() if name in now}
+    return renamed | {name: e for name, e in by_cluster.items() if name not in now}
 
 
 S = TypeVar("S", LeavingShare, DisplacedShare)

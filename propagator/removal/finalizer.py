@@ -3,8 +3,8 @@
 Every member in the footprint must acknowledge (`hub.workloads.clusters_of`), and every one that
 shows something of the Workload. One does when its worker has found nothing there and no write is
 unconfirmed. A member that does not answer delays the end, and so does one whose MemberCluster is
-gone while it has a share. One that an operator gives up goes from the footprint. The
-last of several shards removes the finalizer.
+gone while it has a share. One that an operator gives up goes from the footprint. The last of
+several shards removes the finalizer.
 """
 
 from __future__ import annotations

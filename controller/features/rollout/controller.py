@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from controller.cache.asread import current_names, renamed
+from controller.cache.asread import current_names, named_now, renamed
 from controller.features.rollout.machine import Machine, RolloutCluster, RolloutStep, RolloutView
 from controller.features.rollout.revisions import PresentRevision, RevisionHistory, refusal
 from controller.features.rollout.status import (
@@ -69,8 +69,7 @@ def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutVie
 
 def _by_present_names(snapshot: Snapshot, by_cluster: Mapping[str, V]) -> dict[str, V]:
     """Until the decision after a rename a status has the former name."""
-    now = renamed(by_cluster, snapshot.clusters, snapshot.row)
-    return {now.get(name, name): each for name, each in by_cluster.items()}
+    return named_now(by_cluster, renamed(by_cluster, snapshot.clusters, snapshot.row))
 
 
 def placed_view(

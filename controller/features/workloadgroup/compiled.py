@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from controller.cache.asread import renamed
+from controller.cache.asread import named_now, renamed
 from controller.framework.runtime.feature import checked_spec
 from controller.snapshot.snapshot import Snapshot
 from crds.groups.gate import GateStatus
@@ -23,7 +23,6 @@ from machinery.types.api import WorkloadGroupSpec
 from machinery.types.bounds import MOST_AMOUNT, name_in_words, quoted
 from machinery.types.metadata import Key, Object
 
-V = TypeVar("V")
 TIMEOUT_SECONDS: Final = 60
 LONGEST_SECONDS: Final = 300
 """Seconds of the longest back-off after a failure."""
@@ -124,10 +123,6 @@ def by_present_names(group: CompiledGroup, snapshot: Snapshot) -> CompiledGroup:
         return group
     retained = {uid: named_now(shares, now) for uid, shares in group.retained.items()}
     return replace(group, retained=retained)
-
-
-def named_now(shares: Mapping[str, V], now: Mapping[str, str]) -> dict[str, V]:
-    return {now.get(name, name): each for name, each in shares.items()}
 
 
 def _told(status: GroupStatus) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from typing import Final
 
 import msgspec
 
-from controller.features.workloadgroup.compiled import CompiledGroup, named_now
+from controller.cache.asread import named_now
+from controller.features.workloadgroup.compiled import CompiledGroup
 from controller.model.objects import ClusterShare, Workload
 from crds.fields.shares import ShareState
 from crds.groups.gate import GateState, decision_of, within
