@@ -1,7 +1,7 @@
 """Step 4, finish: the peer's objects and marks go, and the Workload gets its own values.
 
-From the first deletion on the Secret says so, and the step goes on from what was kept, whatever the
-peer still has.
+From the first deletion on the Secret says so, and the step goes on from what was kept. What the
+peer still has must let go still: its rules may have been applied anew since.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from machinery.types import conditions
 from machinery.types.metadata import Key
 from stowage.console import words
 from stowage.hub import edit
-from stowage.migrating import kept
+from stowage.migrating import kept, members
 from stowage.migrating.examining import side_by_side
 from stowage.migrating.kept import FINISHED, Progress, Record, Step
 from stowage.migrating.letting_go import edit_member, on_members, unproven
@@ -44,6 +44,8 @@ async def finish(world: World, asked: Asked) -> list[Outcome]:
                 return fault
             later = msgspec.structs.replace(record, progress=Progress.FINISHING)
             await kept.change(world.hub, world.home, uid, survey.records[uid], later)
+        elif fault := await _held_again(world, survey.view, record):
+            return f"{world.peer.title} holds it again since finish was cut off: {fault}"
         for name, ref in on_members(record.standing, record.clusters):
             await edit_member(world, name, ref, lambda found: _bare(world, found))
         for ref in record.standing.templates:
@@ -90,6 +92,26 @@ async def _unready(world: World, view: PeerView, workload: Json, record: Record)
     for name in sorted({name for name, _ in on_members(record.standing, record.clusters)}):
         await (await world.member(name)).version()
     return await unproven(world, view, record)
+
+
+async def _held_again(world: World, view: PeerView, record: Record) -> str:
+    """Return why the end of what the peer still has would take along what runs; empty if not."""
+    standing = record.standing
+    templates = [ref for ref in standing.templates if await _is_there(world, record, ref)]
+    rules = [ref for ref in standing.rules if await _is_there(world, record, ref)]
+    if not (templates or rules):
+        return ""
+    left = msgspec.structs.replace(standing, templates=templates, rules=rules)
+    return await unproven(world, view, msgspec.structs.replace(record, standing=left))
+
+
+async def _is_there(world: World, record: Record, ref: Ref) -> bool:
+    """Whether the peer has an object that was kept, and does not delete it yet."""
+    there, before = await members.find(world.theirs, ref), record.found(ref)
+    if there is None or before is None:
+        return False
+    meta = there[1]["metadata"]
+    return meta["uid"] == before["metadata"]["uid"] and not meta.get("deletionTimestamp")
 
 
 async def _last_rules(world: World, survey: Survey, uid: str, ended: set[str]) -> None:

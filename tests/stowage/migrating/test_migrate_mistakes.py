@@ -490,3 +490,47 @@ def test_the_rule_goes_with_the_last_that_it_places(fleet: Fleet) -> None:
     ready(fleet, "web")
     steps(fleet, "finish")
     assert not fleet.theirs.all(POLICIES)
+
+
+@pytest.mark.proves("IM28")
+def test_a_finish_that_was_cut_off_ends_nothing_that_the_peer_holds_again(fleet: Fleet) -> None:
+    """Its rules were applied anew from Git before the step was run again."""
+    fleet.theirs.edit(POLICIES, "web", {"spec": {"conflictResolution": "Overwrite"}})
+    fleet.sync()
+    before = fleet.theirs.read(POLICIES, "web")["spec"]
+    steps(fleet, "adopt", "release", "take")
+    ready(fleet)
+    kill = Kills(fleet, 0)
+    with pytest.raises(Killed):
+        fleet.step("finish")
+    kill.end()
+    assert fleet.step("status")["web"].step is Step.FINISHING
+    anew = {"suspension": None, "conflictResolution": before["conflictResolution"]}
+    fleet.theirs.edit(POLICIES, "web", {"spec": anew})
+    fleet.sync()
+
+    async def syncs(method: str, path: str, _: Any) -> None:
+        """Karmada answers a change on a member at once."""
+        if method == "PATCH" and path.endswith("/web"):
+            after, server.after = server.after, []
+            await fleet.peer.sync()
+            server.after = after
+
+    server = fleet.members["m1"]
+    server.after.append(syncs)
+    told = fault(fleet, "finish")
+    assert told.startswith("Karmada holds it again since finish was cut off: ")
+    assert MANAGED in told
+    server.after.clear()
+    fleet.sync()
+    for member in fleet.members.values():
+        assert member.all(DEPLOYMENTS)
+    assert fleet.theirs.all(DEPLOYMENTS)
+    released = {"suspension": {"dispatching": True}, "conflictResolution": "Abort"}
+    fleet.theirs.edit(POLICIES, "web", {"spec": released})
+    fleet.sync()
+    for member in fleet.members.values():
+        member.edit(DEPLOYMENTS, "web", {"metadata": {"labels": {MANAGED: None}}})
+        member.edit(NAMESPACES, "shop", {"metadata": {"labels": {MANAGED: None}}})
+    steps(fleet, "finish")
+    assert not fleet.theirs.all(DEPLOYMENTS)
