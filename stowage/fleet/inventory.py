@@ -75,7 +75,7 @@ def of_hub(api: ObjectReader) -> PlanInputs:
         with suppress(NotFound, Forbidden):  # an older hub, or an older role
             for each in api.each(WORKLOAD_KINDS, WorkloadKind):
                 found.objects[WORKLOAD_KINDS.kind, each.metadata.key] = each
-        _use_kinds(found)
+        _read_by_kinds(found)
         found.clusters = [*api.each(MEMBER_CLUSTERS, MemberCluster)]
         for each in api.each(WORKLOADS, dict[str, Any]):
             found.add(known(msgspec.convert(each, Workload)), each)
@@ -93,9 +93,14 @@ def of_hub(api: ObjectReader) -> PlanInputs:
     return found
 
 
-def _use_kinds(found: PlanInputs) -> None:
-    """Have the table of kinds follow the WorkloadKinds, and read the Workloads by it."""
+def use_kinds(found: PlanInputs) -> None:
+    """Have the table of kinds follow the WorkloadKinds, and no others."""
     use_stored(each for each in found.objects.values() if isinstance(each, WorkloadKind))
+
+
+def _read_by_kinds(found: PlanInputs) -> None:
+    """Have the table of kinds follow the WorkloadKinds, and read the Workloads by it."""
+    use_kinds(found)
     for key, each in found.workloads.items():
         found.workloads[key] = read_anew(each)
 
@@ -169,7 +174,7 @@ def to_apply(
     kinds = admission.Kinds(catalogue.features())
     if new := kinds_of(documents):
         present.objects |= {(WORKLOAD_KINDS.kind, each.metadata.key): each for each in new}
-        _use_kinds(present)
+        _read_by_kinds(present)
     for document in documents:
         if document.of(GROUP, "Workload"):
             body = _laid_over(document, present, namespace, now)

@@ -23,7 +23,7 @@ from machinery import garbage
 from machinery.clock import SystemClock
 from machinery.errors import ConfigurationError, StowageError
 from machinery.types.metadata import Key
-from stowage.fleet.inventory import PlanInputs, of_hub
+from stowage.fleet.inventory import PlanInputs, of_hub, use_kinds
 from stowage.kinds import reference
 from stowage.simulation.plan import Where
 from stowage.web.snapshot import unpacked
@@ -97,6 +97,7 @@ class _Snapshotted(Where):
 
 def decided(request: DecisionRequest, present: PlanInputs) -> dict[str, Any]:
     """Return the result of a request. Raises StowageError."""
+    use_kinds(present)  # an earlier request may have brought kinds of its own
     where = _Snapshotted(
         request.namespace,
         config_file=Path(request.config_file) if request.config_file else None,

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from machinery.errors import ConfigurationError
+from stowage.fleet import inventory
 from stowage.fleet.manifests import parse
 from stowage.web import worker
 from stowage.web.snapshot import HubSnapshot
-from stowage.web.worker import DecisionRequest
+from stowage.web.worker import DecisionRequest, WhatIf
 from stowage.web.workers import Workers, WorkersBusy
 from tests.fakeclock import settle
 from tests.patience import PATIENCE
@@ -146,3 +147,36 @@ def test_a_request_may_take_so_much_memory_and_no_more(monkeypatch: pytest.Monke
     assert json.loads(data)["fault"] == "it takes more than 256 MiB of memory"
     assert resource.getrlimit(resource.RLIMIT_DATA) == before, "for the request alone"
     assert 256 * 2**20 < seen[0] < 16 * 2**30
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.proves("V11")
+@pytest.mark.parametrize("namespaces_only", [True, False])
+def test_a_kind_that_one_reader_pastes_is_no_kind_of_the_next(*, namespaces_only: bool) -> None:
+    kind = (EXAMPLES / "kinds/gadget-kind.yaml").read_text()
+    fleet = (EXAMPLES / "fleet/three-zones.yaml").read_text()
+    gadget = """
+apiVersion: stowage.dev/v1alpha1
+kind: Workload
+metadata: {name: g, namespace: shop}
+spec:
+  template:
+    apiVersion: example.com/v1
+    kind: Gadget
+    metadata: {name: g}
+    spec: {size: 2, core: {spec: {containers: [{name: c}]}}}
+"""
+    present = inventory.of_fleet([*parse("fleet", f"{fleet}\n---\n{kind}")], namespace="shop")
+
+    def answer(yaml: str, *, only: bool = False) -> dict[str, Any]:
+        asked = DecisionRequest("shop", scenario=WhatIf(yaml=yaml), namespaces_only=only)
+        found = worker.decided(asked, present)
+        return found if only else {k: v for k, v in found["workloads"][0].items() if k != "time"}
+
+    before = answer(gadget)
+    assert before["desired"] == 2
+    other = kind.replace("path: spec.size", "path: spec.count")
+    answer(f"{gadget}---\n{other}", only=namespaces_only)
+    assert answer(gadget) == before
