@@ -14,6 +14,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import IO, Any
 
+import msgspec
+
 from crds.fields.dependencies import Dependencies
 from crds.names import LABEL_MIGRATION, LABEL_REGISTER, LABEL_WORKLOAD_UID
 from machinery.api.client import ApiClient
@@ -38,6 +40,7 @@ from machinery.api.resources import (
 )
 from machinery.api.responses import decode
 from machinery.errors import Forbidden, Gone, NotFound, StowageError
+from machinery.kinds.workloadkinds import WorkloadKind, use_stored
 from machinery.release import release
 from propagator.dependencies.named import named_by
 from stowage.setup import tenants
@@ -71,6 +74,7 @@ class Backup:
         self._file = Writer(file)
         self._needed = dict[Place, None]()
         self._versions = dict[str, str]()
+        self._kinds = list[WorkloadKind]()
         self._spaces = {home}
         """The namespaces that are in it, or need not be."""
         self.counts = Counter[str]()
@@ -83,6 +87,7 @@ class Backup:
         hub = (await self._hub.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
         taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         await self._all(WORKLOAD_KINDS)
+        use_stored(self._kinds)  # they say where the pods of a kind are
         await self._namespaces()
         await self._tenants()
         await self._all(MEMBER_CLUSTERS)
@@ -156,6 +161,8 @@ class Backup:
             k: v for k, v in found["metadata"].items() if k not in ("managedFields", "selfLink")
         }
         item = {"apiVersion": res.api_version, "kind": res.kind, **found, "metadata": meta}
+        if res == WORKLOAD_KINDS:
+            self._kinds.append(msgspec.convert(item, WorkloadKind))
         self._needed |= dict.fromkeys(_needs(item, self._home))
         if not self._secrets:
             if res.kind != SECRETS.kind and holds_secret(found):
@@ -182,6 +189,10 @@ def _needs(item: Json, home: str) -> Iterable[Place]:
         for kind, name, *_ in named_by(spec.get("template") or spec.get("targetDeployment") or {}):
             if kind in NAMED:
                 yield kind, namespace, name
+        # These are also named by an override, an account, or a revision that runs still.
+        for each in (item.get("status") or {}).get("dependencies") or ():
+            if each["kind"] in NAMED:
+                yield each["kind"], namespace, each["name"]
 
 
 def emptied(secret: Json) -> dict[str, Any]:

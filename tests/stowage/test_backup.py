@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 import crds
@@ -31,6 +32,7 @@ from stowage.setup.backup import RULES, Backup
 from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 CANARY = "Y2FuYXJ5LWluLWEtc2VjcmV0"
 Json = dict[str, Any]
 
@@ -148,6 +150,26 @@ async def test_a_namespace_comes_before_whatever_is_in_it(tmp_path: Path) -> Non
             spaces.append(each["metadata"]["name"])
         assert each["metadata"].get("namespace", "") in {*there, *spaces}
     assert sorted(spaces) == ["keys", "shop", "tenant", "web"]
+
+
+@pytest.mark.proves("PK28")
+async def test_what_followed_a_workload_is_in_it_whoever_has_named_it(tmp_path: Path) -> None:
+    """An override of one cluster, an account's pull secrets, the pods of a kind of one's own."""
+    hub = filled()
+    kind = yaml.safe_load((EXAMPLES / "kinds/gadget-kind.yaml").read_text())
+    hub.put(of.WORKLOAD_KINDS, kind)
+    for name in ("named", "brought", "nobodys"):
+        hub.put(CONFIG_MAPS, body(CONFIG_MAPS, name, data={"a": "b"}))
+    volume = {"name": "v", "configMap": {"name": "named"}}
+    gadget = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}
+    template = {**gadget, "spec": {"core": {"spec": {"volumes": [volume]}}}}
+    spec = {"template": template, "dependencies": "Follow"}
+    hub.put(WORKLOADS, body(WORKLOADS, "g", spec=spec))
+    entries = [{"kind": "ConfigMap", "name": "brought", "state": "Synced"}]
+    hub.edit(WORKLOADS, "g", {"status": {"dependencies": entries}}, status=True)
+    items = json.loads((await written(hub, tmp_path)).read_text())["items"][:-1]
+    found = {each["metadata"]["name"] for each in items if each["kind"] == "ConfigMap"}
+    assert found == {"named", "brought"}
 
 
 @pytest.mark.proves("PK28")
