@@ -27,6 +27,8 @@ from crds.names import (
     ANNOTATION_COUNTED,
     ANNOTATION_RESTORED,
     ANNOTATION_SWEEP,
+    ANNOTATION_UNJOIN,
+    GIVEN_UP,
     GROUP,
     LABEL_MIGRATION,
     PLACEHOLDER_SCHEDULER,
@@ -223,6 +225,8 @@ class Restore:
                     "--all`"
                 )
             self.name = noted["restore"]
+            if noted.get(_STATE) == _DONE:  # what is gone since then is made again
+                await self._change({_STATE: _UNDER_WAY})
             return
         self.name = uuid.uuid4().hex[:8]
         told = {"restore": self.name, "backup": self.content.digest, _STATE: _UNDER_WAY}
@@ -397,6 +401,8 @@ class Left:
     """Those of which a member has something younger."""
     clusters: Sequence[Json]
     """Those that hold something of Workloads that the hub does not know."""
+    away: Sequence[Json]
+    """Those of which it is not known what they hold."""
 
 
 async def left(hub: ApiClient, home: str) -> Left:
@@ -407,6 +413,7 @@ async def left(hub: ApiClient, home: str) -> Left:
         noted=await note(hub, home),
         workloads=[each for each in found if _said(each)],
         clusters=[each for each in clusters if _held(each)],
+        away=[each for each in clusters if _away(each)],
     )
 
 
@@ -421,6 +428,14 @@ def _held(cluster: Json) -> str:
     said = conditions.find(cluster.get("status") or {}, MemberClusterCondition.SWEEP_HELD)
     reasons = (SweepHeldReason.HUB_RESTORED, SweepHeldReason.HUB_WENT_BACK)
     return str(said.get("message", "")) if said.get("reason") in reasons else ""
+
+
+def _away(cluster: Json) -> bool:
+    """Whether a cluster that was connected once may hold what nobody has counted."""
+    status, notes = cluster.get("status") or {}, cluster["metadata"].get("annotations") or {}
+    if notes.get(ANNOTATION_UNJOIN) == GIVEN_UP or not status.get("clusterID"):
+        return False
+    return not conditions.holds(status, MemberClusterCondition.READY)
 
 
 async def show_left(hub: ApiClient, home: str, *, say: Say) -> None:
@@ -439,6 +454,8 @@ async def show_left(hub: ApiClient, home: str, *, say: Say) -> None:
         rows = [{title: _name(each), "message": told(each)} for each in listed]
         if rows:
             say("\n" + output.table(rows, (title, "message")))
+    if found.noted.get("restore") and found.away:
+        say(f"it is not known what these hold, as they are not Ready: {_names(found.away)}")
     if not (found.workloads or found.clusters):
         say("no member says that it has something younger than the hub")
 
@@ -446,6 +463,10 @@ async def show_left(hub: ApiClient, home: str, *, say: Say) -> None:
 def _name(found: Json) -> str:
     meta = found["metadata"]
     return "/".join(filter(None, (meta.get("namespace"), meta["name"])))
+
+
+def _names(found: Iterable[Json]) -> str:
+    return ", ".join(map(_name, found))
 
 
 async def accept(hub: ApiClient, names: Sequence[str], namespace: str, *, say: Say) -> None:
@@ -484,12 +505,18 @@ async def accept_all(hub: ApiClient, home: str, *, say: Say) -> None:
     say(f"{accepted} Workloads accepted: members get the hub's version")
     if not noted.get("restore"):
         return
-    held = (await left(hub, home)).clusters
-    if held:
-        names = ", ".join(_name(each) for each in held)
+    found = await left(hub, home)
+    if found.clusters:
         say(
-            f"the restore is not over: {names} hold what the hub does not know: `stowage sweep "
-            "CLUSTER`, then the same command again"
+            f"the restore is not over: {_names(found.clusters)} hold what the hub does not know: "
+            "`stowage sweep CLUSTER`, then the same command again"
+        )
+        return
+    if found.away:
+        say(
+            "the restore is not over, as it is not known what these hold: "
+            f"{_names(found.away)}. Run the same command again once they are Ready, or given up by "
+            "`stowage unjoin`"
         )
         return
     gone = {"data": dict.fromkeys(noted)}

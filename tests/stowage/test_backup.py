@@ -16,6 +16,8 @@ from click.testing import CliRunner
 import crds
 from crds.names import (
     ANNOTATION_RESTORED,
+    ANNOTATION_UNJOIN,
+    GIVEN_UP,
     LABEL_MIGRATION,
     LABEL_REGISTER,
     LABEL_WORKLOAD_UID,
@@ -326,11 +328,71 @@ async def test_the_restore_is_over_when_all_is_accepted_and_no_member_holds_more
     web = hub.read(WORKLOADS, "web")
     assert web["metadata"]["annotations"]["stowage.dev/restored"].endswith("/accepted")
     assert await restore.note(hub, SYSTEM_NAMESPACE)  # type: ignore[arg-type] # as above
-    hub.edit(MEMBER_CLUSTERS, "m1", {"status": {"conditions": []}}, status=True)
+    ready = {"type": "Ready", "status": "True"}
+    hub.edit(MEMBER_CLUSTERS, "m1", {"status": {"conditions": [ready]}}, status=True)
     await restore.accept_all(hub, SYSTEM_NAMESPACE, say=told.append)  # type: ignore[arg-type] # as above
     assert not await restore.note(hub, SYSTEM_NAMESPACE)  # type: ignore[arg-type] # as above
     with pytest.raises(ConfigurationError, match="no Workload shop/none"):
         await restore.accept(hub, ["none"], "shop", say=told.append)  # type: ignore[arg-type] # as above
+
+
+@pytest.mark.proves("PK31")
+async def test_the_restore_is_not_over_while_it_is_unknown_what_a_member_holds(
+    tmp_path: Path,
+) -> None:
+    """What was made there after the backup would be swept once it answers."""
+    hub, told = bare(), list[str]()
+    await restoring(hub, await written(filled(), tmp_path)).run()
+    for status, over in (("False", False), ("Unknown", False), ("True", True)):
+        ready = {"type": "Ready", "status": status, "message": "no answer"}
+        hub.edit(MEMBER_CLUSTERS, "m1", {"status": {"conditions": [ready]}}, status=True)
+        await restore.accept_all(hub, SYSTEM_NAMESPACE, say=told.append)  # type: ignore[arg-type] # as above
+        assert (not await restore.note(hub, SYSTEM_NAMESPACE)) is over  # type: ignore[arg-type] # as above
+        assert over or "m1" in told[-1]
+        await restore.show_left(hub, SYSTEM_NAMESPACE, say=told.append)  # type: ignore[arg-type] # as above
+        assert over or "as they are not Ready: m1" in told[-2]
+
+
+@pytest.mark.proves("PK31")
+@pytest.mark.parametrize("why", ["given up", "never seen"])
+async def test_a_member_that_holds_nothing_for_this_hub_keeps_no_restore_from_its_end(
+    tmp_path: Path, why: str
+) -> None:
+    hub = bare()
+    await restoring(hub, await written(filled(), tmp_path)).run()
+    hub.edit(MEMBER_CLUSTERS, "m1", {"status": {"conditions": []}}, status=True)
+    if why == "given up":
+        mark = {"annotations": {ANNOTATION_UNJOIN: GIVEN_UP}}
+        hub.edit(MEMBER_CLUSTERS, "m1", {"metadata": mark})
+    else:
+        hub.edit(MEMBER_CLUSTERS, "m1", {"status": {"clusterID": None}}, status=True)
+    await restore.accept_all(hub, SYSTEM_NAMESPACE, say=len)  # type: ignore[arg-type] # as above
+    assert not await restore.note(hub, SYSTEM_NAMESPACE)  # type: ignore[arg-type] # as above
+
+
+@pytest.mark.proves("PK29")
+async def test_a_restore_that_is_run_again_after_its_end_is_under_way_again(
+    tmp_path: Path,
+) -> None:
+    """Else `--accept --all` would end it halfway, and no process act on the rest for good."""
+    hub, file = bare(), await written(filled(), tmp_path)
+    await restoring(hub, file).run()
+    hub.remove(WORKLOADS, "web")
+
+    async def cut(method: str, path: str, _: Any) -> None:
+        if method == "PATCH" and path.endswith("/web/status"):
+            raise Unreachable("the hub does not answer")
+
+    hub.faults.append(cut)
+    with pytest.raises(Unreachable):
+        await restoring(hub, file).run()
+    hub.faults.clear()
+    with pytest.raises(ConfigurationError, match="not complete"):
+        await restore.accept_all(hub, SYSTEM_NAMESPACE, say=len)  # type: ignore[arg-type] # as above
+    await restoring(hub, file).run()
+    web = hub.read(WORKLOADS, "web")
+    assert not RestoredMark.of(web["metadata"]["annotations"]).incomplete
+    assert web["status"]["placements"] == STATUS["placements"]
 
 
 @pytest.mark.proves("PK32")
