@@ -18,6 +18,7 @@ from machinery.errors import (
     TooManyRequests,
     TransportError,
     Unauthorized,
+    Unreachable,
 )
 
 _STORE_SIGNS = (
@@ -51,6 +52,10 @@ class Unrenderable(Refused):
 
     def __init__(self, message: str) -> None:
         super().__init__(PropagatedReason.INVALID_WORKLOAD, message)
+
+
+class NotListed(Unreachable):
+    """The member answers, and has not listed a kind yet."""
 
 
 class HubFault(StowageError):

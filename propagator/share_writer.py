@@ -34,7 +34,7 @@ from propagator.apply.render import (
     render,
 )
 from propagator.dependencies.follower import Follower
-from propagator.errors import HubFault, Refused, Unrenderable
+from propagator.errors import HubFault, NotListed, Refused, Unrenderable
 from propagator.groups.rule import GateVerdict
 from propagator.hub.named_objects import NamedObjects, NoTenant
 from propagator.hub.revisions import AwaitsRevision, Revisions, revision_of_spec
@@ -60,6 +60,8 @@ from propagator.types.workload import Workload
 LOG = logs.get(__name__)
 CONTENDED_SECONDS = 5.0
 """Conflicts that last longer are reported."""
+UNLISTED_SECONDS = 60.0
+"""A first list that takes longer is reported: that of a busy member says nothing of what runs."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 """Seconds between two reconciles of a share that waits for something without an event."""
@@ -109,7 +111,7 @@ class ShareWriter:
         self._gate = gate
         self._clock = context.clock
         self._shares = context.shares
-        self._contended = self._shares.column(self._clock.monotonic)
+        self._waiting = self._shares.column(self._clock.monotonic)
         self._backoff = self._shares.backoff(
             tuple[str, str], clock=context.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
@@ -162,7 +164,13 @@ class ShareWriter:
             self._fails(session, workload, Outcome(desired, fault.reason, str(fault)))
             raise
         except Conflict as fault:
-            self._contend(session, workload, desired, fault)
+            told = f"{session.name}: each write is refused, as somebody else wrote first: {fault}"
+            lasting = Outcome(desired, PropagatedReason.CONFLICT, told)
+            self._tell_lasting(session, workload, lasting, CONTENDED_SECONDS)
+            raise
+        except NotListed as fault:
+            lasting = outcome_of(session.name, fault, desired)
+            self._tell_lasting(session, workload, lasting, UNLISTED_SECONDS)
             raise
         except TransportError as fault:
             self._fails(session, workload, outcome_of(session.name, fault, desired))
@@ -283,23 +291,19 @@ class ShareWriter:
             await self._workloads.confirm(workload, session.name)
 
     def _end(self, session: MemberSession, workload: Workload, outcome: Outcome | None) -> None:
-        self._contended.pop(workload.uid, session.name)
+        self._waiting.pop(workload.uid, session.name)
         self._record_outcome(workload, session.name, outcome)
 
     def _fails(self, session: MemberSession, workload: Workload, outcome: Outcome) -> None:
         LOG.info("%s: %s", session.name, outcome.message, extra={"object": workload.owner})
         self._end(session, workload, outcome)
 
-    def _contend(
-        self, session: MemberSession, workload: Workload, desired: DesiredShare, fault: Conflict
+    def _tell_lasting(
+        self, session: MemberSession, workload: Workload, outcome: Outcome, seconds: float
     ) -> None:
+        """Record the outcome if the share has waited for that long without another one."""
         now = self._clock.monotonic()
-        since = self._contended.at(workload.uid, session.name)
-        if now - since >= CONTENDED_SECONDS:
-            message = (
-                f"{session.name}: each write is refused, as somebody else wrote first: {fault}"
-            )
-            outcome = Outcome(desired, PropagatedReason.CONFLICT, message)
+        if now - self._waiting.at(workload.uid, session.name) >= seconds:
             self._record_outcome(workload, session.name, outcome)
 
     async def _prepared(self, session: MemberSession, workload: Workload) -> Workload:

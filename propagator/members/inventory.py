@@ -16,7 +16,7 @@ from machinery.kinds.readiness import Judged, counts_of
 from machinery.kinds.table import profile_of
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key, Meta
-from propagator.errors import Refused
+from propagator.errors import NotListed, Refused
 from propagator.members.context import ControllerContext
 from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import needed_kinds
@@ -172,7 +172,7 @@ async def listed(
         if informer.last_error is not None:
             raise fresh(informer.last_error)
         if clock.monotonic() > until:
-            raise Unreachable(f"{resource.plural} were not listed in time")
+            raise NotListed(f"{resource.plural} were not listed in time")
         await clock.sleep(_POLL_SECONDS)
     return informer
 

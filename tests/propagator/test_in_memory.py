@@ -1117,3 +1117,31 @@ async def test_a_job_that_has_ended_runs_no_second_time_on_a_cluster_that_is_ren
         assert not on(world, "m1", "jobs")
         (told,) = world.status("bill")["clusters"]
         assert (told["name"], told["ended"]["result"]) == ("rome", "Succeeded")
+
+
+@pytest.mark.proves("R5", "N2")
+async def test_a_busy_member_that_lists_late_after_a_start_is_told_only_if_it_lasts() -> None:
+    world, late = World("m1"), {"seconds": 0.0}
+    attempt = world._attempt
+
+    async def lists_late(client: Any, call: Any, token: Any) -> bytes:
+        if call.method == "GET" and call.url.path.endswith("/deployments"):
+            await world.clock.sleep(late["seconds"])
+        return await attempt(client, call, token)
+
+    world._attempt = lists_late  # type: ignore[method-assign]
+    async with world.propagating():
+        await ready(world)
+        await start(world, m1=2)
+        await world.calm(3)
+    for late["seconds"], told in ((15.0, False), (95.0, True)):
+        before, since = world.status("web"), len(world.sent)
+        async with world.propagating():
+            await world.calm(late["seconds"] - 3)
+            wrote = ("hub", WORKLOADS.path(SPACE, "web", "status")) in world.written(since)
+            assert wrote == told
+            entry = share(world, "m1")
+            assert (entry["ready"], entry["state"] == "Unreachable") == (2, told)
+            await world.until(lambda: runs(world, "web", m1=2))
+            await world.calm(3)
+        assert (world.status("web") == before) != told
