@@ -19,10 +19,25 @@ import yaml
 import crds
 from crds.names import API_VERSION
 from machinery.api.client import ApiClient
-from machinery.api.resources import CRDS, DEPLOYMENTS, NAMESPACES, SECRETS, WORKLOADS
+from machinery.api.resources import (
+    CRDS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    SECRETS,
+    WORKLOAD_KINDS,
+    WORKLOADS,
+)
 from machinery.clock import SystemClock
-from machinery.errors import AlreadyExists, ApiError, Invalid, NotFound, StowageError
+from machinery.errors import (
+    AlreadyExists,
+    ApiError,
+    Forbidden,
+    Invalid,
+    NotFound,
+    StowageError,
+)
 from machinery.kinds.table import profile_of_main
+from machinery.kinds.workloadkinds import WorkloadKind, use_stored
 from machinery.tasks import patiently
 from machinery.types import conditions
 from stowage.console import output
@@ -310,6 +325,8 @@ def _unknown_kinds(api: ObjectReader, *, home: str, image: str) -> dict[str, lis
             return {}
     except NotFound:
         pass
+    with suppress(NotFound, Forbidden):  # an older hub, or an older role
+        use_stored(api.each(WORKLOAD_KINDS, WorkloadKind))
     found: dict[str, list[str]] = {}
     try:
         for each in api.each(WORKLOADS, dict[str, Any]):

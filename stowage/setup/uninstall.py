@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from crds.names import (
     ANNOTATION_DELETION,
     ANNOTATION_MIGRATION,
@@ -39,6 +41,7 @@ from machinery.api.resources import (
     RESERVATIONS,
     ROLE_BINDINGS,
     ROLES,
+    WORKLOAD_KINDS,
     WORKLOADS,
     Resource,
 )
@@ -46,6 +49,7 @@ from machinery.clock import SystemClock
 from machinery.errors import ApiError, ConfigurationError, Conflict, NotFound, StowageError
 from machinery.kinds.table import profile_of_main
 from machinery.kinds.templates import claims_in
+from machinery.kinds.workloadkinds import WorkloadKind, use_stored
 from machinery.tasks import patiently
 from machinery.types import conditions
 from stowage.console import output
@@ -109,6 +113,8 @@ class State:
 
 async def state(hub: ApiClient) -> State:
     """Raises TransportError."""
+    kinds = await _all(hub, WORKLOAD_KINDS)  # they say which claims go with a replica
+    use_stored(msgspec.convert(kinds, list[WorkloadKind]))
     workloads = await _all(hub, WORKLOADS)
     members = {}
     for each in await _all(hub, MEMBER_CLUSTERS):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from crds.names import (
     ANNOTATION_DELETION,
@@ -24,6 +26,7 @@ from machinery.api.resources import (
     RESERVATIONS,
     ROLE_BINDINGS,
     ROLES,
+    WORKLOAD_KINDS,
     WORKLOADS,
 )
 from machinery.errors import ConfigurationError, StowageError
@@ -32,6 +35,7 @@ from stowage.setup.uninstall import Uninstall
 from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 KEEP = Uninstall(namespace=SYSTEM_NAMESPACE)
 DELETE = Uninstall(namespace=SYSTEM_NAMESPACE, delete_workloads=True)
 ABANDON = Uninstall(namespace=SYSTEM_NAMESPACE, abandon=("tokyo",))
@@ -269,6 +273,23 @@ async def test_workloads_are_deleted_member_by_member_after_they_were_counted(
         if m == "PATCH" and "/shop/" in p and b
     ]
     assert {ANNOTATION_DELETION: CONFIRMED} in noted, "the brake holds none of them"
+
+
+@pytest.mark.proves("PK26")
+async def test_claims_are_counted_as_a_kind_of_the_hub_has_them(hub: MemoryHub) -> None:
+    kind = yaml.safe_load((EXAMPLES / "kinds/gadget-kind.yaml").read_text())
+    data = {"claims": "spec.volumes"}
+    hub.put(WORKLOAD_KINDS, {**kind, "spec": {**kind["spec"], "data": data}})
+    body = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}
+    template = {**body, "spec": {"volumes": CLAIMS}}
+    meta = {"name": "g", "namespace": "shop"}
+    hub.put(WORKLOADS, {"metadata": meta, "spec": {"template": template}})
+    shares = [{"cluster": "oslo", "replicas": 2}]
+    hub.edit(WORKLOADS, "g", {"status": {"placements": shares}}, status=True)
+    member(hub, "oslo")
+    text, _ = await shown(hub, KEEP)
+    (row,) = (line.split() for line in text.splitlines() if line.startswith("oslo"))
+    assert row == ["oslo", "1", "2", "2"]
 
 
 @pytest.mark.proves("PK25")

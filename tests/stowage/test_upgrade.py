@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from crds.names import LABEL_REGISTER, SYSTEM_NAMESPACE
@@ -18,6 +19,7 @@ from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub
 from tests.stowage.plain_hub import PlainHub, hub_of
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 NEW = "example/stowage:2"
 
 
@@ -71,6 +73,15 @@ def test_an_install_over_another_release_lists_workloads_of_unknown_kinds_and_st
     assert "applied" not in ran.output
     hub.deployments = []  # the kinds alone are hub
     assert install(hub.file).exit_code == 1
+
+
+@pytest.mark.proves("KD10")
+def test_a_kind_that_the_hub_describes_is_not_unknown(hub: Hub) -> None:
+    kind = yaml.safe_load((EXAMPLES / "kinds/gadget-kind.yaml").read_text())
+    hub.workloads = [workload("g", "example.com/v1", "Gadget")]
+    assert "Gadget.example.com" in install(hub.file, "--dry-run").stderr
+    hub.workloadkinds = [kind]
+    assert "Gadget.example.com" not in install(hub.file, "--dry-run").stderr
 
 
 @pytest.mark.proves("KD10")
