@@ -328,6 +328,9 @@ class ChaosStage:
             await self.hub.merge_patch(MEMBER_CLUSTERS, name, mark)
         except NotFound:
             if not named:
+                with suppress(NotFound):  # a Secret that is there registers it again
+                    await self.hub.delete(SECRETS, name, namespace=SYSTEM_NAMESPACE)
+                    return False
                 return True
             await self.make_cluster(name, **mark["metadata"])
         with suppress(NotFound):
