@@ -35,6 +35,8 @@ from stowage.console.terminal import say
 from stowage.setup.clean import served_by
 
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+TRIES = 5
+"""Reads of an object that others write as well."""
 _BUILT_IN = ("", "apps", "batch", "autoscaling", "policy")
 
 
@@ -190,27 +192,49 @@ def _claim_names(resource: Resource, found: Mapping[str, Any]) -> Iterator[re.Pa
 
 async def _take(member: ApiClient, trace: Trace) -> str:
     """Remove or release an object, if it is the one that was shown; return why it stays."""
-    meta = trace.meta
-    try:
-        if trace.fate is Fate.RELEASED:
-            patch = _release(meta)
-            await member.merge_patch(trace.resource, meta["name"], patch, namespace=trace.namespace)
-        else:
-            if trace.retains:
-                await member.merge_patch(
-                    trace.resource, meta["name"], RETAIN, namespace=trace.namespace
-                )
-            await member.delete(
-                trace.resource, meta["name"], namespace=trace.namespace, uid=meta["uid"]
-            )
-    except NotFound:
+    for _ in range(TRIES):
+        try:
+            if not await _taken(member, trace):
+                break
+        except NotFound:
+            return ""
+        except Conflict:
+            continue  # its controller writes its status
+        except TransportError as e:
+            return f"{trace}: {e}"
+        say(f"{trace} {trace.fate}")
         return ""
-    except Conflict:
-        return f"{trace}: it changed meanwhile; the same command looks again"
-    except TransportError as e:
-        return f"{trace}: {e}"
-    say(f"{trace} {trace.fate}")
-    return ""
+    return f"{trace}: it changed meanwhile; the same command looks again"
+
+
+async def _taken(member: ApiClient, trace: Trace) -> bool:
+    """Take an object as it is now; return whether its marks are those that were shown.
+
+    Raises Conflict for a later version, and other TransportErrors.
+    """
+    res, name, where = trace.resource, trace.meta["name"], trace.namespace
+    meta = (await member.get(res, name, namespace=where))["metadata"]
+    if _marks(meta) != _marks(trace.meta):
+        return False  # such as another hub has taken it over
+    if trace.fate is Fate.RELEASED:
+        await member.merge_patch(res, name, _release(meta), namespace=where)
+        return True
+    if trace.retains:
+        patch = {**RETAIN, "metadata": _version(meta)}
+        meta = (await member.merge_patch(res, name, patch, namespace=where))["metadata"]
+    uid, version = meta["uid"], meta["resourceVersion"]
+    await member.delete(res, name, namespace=where, uid=uid, resource_version=version)
+    return True
+
+
+def _marks(meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a fate stands on, whatever else of the object changes."""
+    ours = {k: v for k, v in (meta.get("annotations") or {}).items() if GROUP in k}
+    return {"uid": meta["uid"], "label": (meta.get("labels") or {}).get(LABEL_MANAGED), **ours}
+
+
+def _version(meta: Mapping[str, Any]) -> dict[str, Any]:
+    return {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
 
 
 def _release(meta: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -223,8 +247,7 @@ def _release(meta: Mapping[str, Any]) -> Mapping[str, Any]:
     ]
     return {
         "metadata": {
-            "uid": meta["uid"],
-            "resourceVersion": meta["resourceVersion"],
+            **_version(meta),
             "labels": {LABEL_MANAGED: None},
             "annotations": dict.fromkeys(ours),
         }

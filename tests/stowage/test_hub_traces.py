@@ -18,9 +18,12 @@ from crds.names import (
 from machinery.api.client import ApiClient
 from machinery.api.resources import DEPLOYMENTS, LEASES, NAMESPACES, SERVICES, Resource
 from machinery.clock import SystemClock, microtime
-from machinery.errors import NotFound
+from machinery.errors import NotFound, StowageError
 from propagator.members.hub_lease import HUB_LEASE
 from propagator.removal.left_claims import CLAIMS
+from stowage.setup import hub_traces
+from tests.fakeclock import FakeClock
+from tests.memoryhub import MemoryHub
 
 SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 
@@ -155,3 +158,32 @@ async def test_nothing_is_taken_from_a_hub_that_still_serves(left, stowage):
         await left.client.delete(LEASES, HUB_LEASE, namespace=SYSTEM_NAMESPACE)
     assert (await left.clean(stowage, "--yes")).code == 0
     assert await left.stands(DEPLOYMENTS, "web") is None
+
+
+@pytest.mark.proves("PL33")
+@pytest.mark.parametrize("resource", [DEPLOYMENTS, SETS])
+@pytest.mark.parametrize("note", [ANNOTATION_HUB, ANNOTATION_KEEP])
+async def test_what_is_another_hubs_by_the_time_of_the_answer_stays(monkeypatch, resource, note):
+    """Whoever is asked may take an hour, and a restored hub take the object over meanwhile."""
+
+    async def kinds(_):
+        return [resource]
+
+    def confirmed():
+        value = {ANNOTATION_HUB: str(uuid.uuid4()), ANNOTATION_KEEP: "Always"}[note]
+        member.edit(resource, "web", {"metadata": {"annotations": {note: value}}})
+        return True
+
+    monkeypatch.setattr(hub_traces, "_kinds", kinds)
+    member, ours = MemoryHub(clock=FakeClock(), admission=False), str(uuid.uuid4())
+    marks = {"labels": {LABEL_MANAGED: "true"}, "annotations": {ANNOTATION_HUB: ours}}
+    policy = {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}
+    member.put(
+        resource, {"metadata": {"name": "web", "namespace": "shop", **marks}, "spec": policy}
+    )
+    now = SystemClock().now()
+    with pytest.raises(StowageError, match="web: it changed meanwhile"):
+        await hub_traces.clean(
+            member, SYSTEM_NAMESPACE, ours, claims=False, now=now, confirmed=confirmed
+        )
+    assert member.read(resource, "web")["spec"] == policy
