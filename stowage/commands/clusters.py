@@ -63,8 +63,7 @@ def clean(
     there tells. What Workloads run there stays, unless --hub names the hub that they are of, by the
     UID of its kube-system: then that goes, and claims are listed and kept.
     """
-    from datetime import UTC, datetime
-
+    from machinery.clock import SystemClock
     from stowage.setup import clean as cleaning
     from stowage.setup import hub_traces
 
@@ -74,6 +73,7 @@ def clean(
     def confirmed() -> bool:
         return yes or click.confirm("Remove them?")
 
+    now = SystemClock().now
     member = HubOptions(member_kubeconfig, member_context).written(called="member")
     if uid:
         with_hub(
@@ -83,16 +83,14 @@ def clean(
                 system_namespace,
                 uid,
                 claims=claims,
-                now=datetime.now(UTC),
+                now=now,
                 confirmed=confirmed,
             ),
         )
         return
     with_hub(
         member,
-        lambda api: cleaning.clean(
-            api, system_namespace, now=datetime.now(UTC), confirmed=confirmed
-        ),
+        lambda api: cleaning.clean(api, system_namespace, now=now, confirmed=confirmed),
     )
 
 

@@ -19,13 +19,13 @@ from stowage.setup import member_side
 
 
 async def clean(
-    member: ApiClient, home: str, *, now: datetime, confirmed: Callable[[], bool]
+    member: ApiClient, home: str, *, now: Callable[[], datetime], confirmed: Callable[[], bool]
 ) -> None:
     """Show what is there, and remove it once `confirmed` says so.
 
     Raises ConfigurationError while a hub serves the member.
     """
-    await served_by(member, home, now)
+    await served_by(member, home, now())
     made = await member_side.made_there(member, home)
     if not made:
         say("nothing that `stowage join` makes is there")
@@ -34,6 +34,7 @@ async def clean(
     if not confirmed():
         say("nothing is removed")
         return
+    await served_by(member, home, now())  # whoever was asked may have taken an hour
     await member_side.remove_made(member, made, say)
     say(f"done; namespaces stay, {home} among them, and what Workloads have in them")
 

@@ -82,7 +82,7 @@ async def clean(
     hub: str,
     *,
     claims: bool,
-    now: datetime,
+    now: Callable[[], datetime],
     confirmed: Callable[[], bool],
 ) -> None:
     """Show what that hub left, and remove it once `confirmed` says so.
@@ -95,7 +95,7 @@ async def clean(
             f"--hub {hub}: no UID; it is that of the hub's kube-system, and the annotation "
             f"{ANNOTATION_HUB} of each object that the hub wrote"
         )
-    await served_by(member, home, now, hub)
+    await served_by(member, home, now(), hub)
     found = [each async for each in _traces(member, hub, claims=claims)]
     kept = [each.key for each in found if each.fate is Fate.KEPT]
     going = [each for each in found if each.fate is not Fate.KEPT]
@@ -110,6 +110,7 @@ async def clean(
     if not going or not confirmed():
         say("nothing is removed")
         return
+    await served_by(member, home, now(), hub)  # whoever was asked may have taken an hour
     refused = [why for each in going if (why := await _take(member, each))]
     if refused:
         raise StowageError("\n".join(("some could not be removed:", *refused)))

@@ -18,13 +18,14 @@ from crds.names import (
 from machinery.api.client import ApiClient
 from machinery.api.resources import DEPLOYMENTS, LEASES, NAMESPACES, SERVICES, Resource
 from machinery.clock import SystemClock, microtime
-from machinery.errors import NotFound, StowageError
+from machinery.errors import ConfigurationError, NotFound, StowageError
 from propagator.members.hub_lease import HUB_LEASE
 from propagator.removal.left_claims import CLAIMS
-from stowage.setup import hub_traces
+from stowage.setup import clean, hub_traces, member_side
 from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub
 
+NOW = SystemClock().now
 SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 
 
@@ -181,9 +182,38 @@ async def test_what_is_another_hubs_by_the_time_of_the_answer_stays(monkeypatch,
     member.put(
         resource, {"metadata": {"name": "web", "namespace": "shop", **marks}, "spec": policy}
     )
-    now = SystemClock().now()
     with pytest.raises(StowageError, match="web: it changed meanwhile"):
         await hub_traces.clean(
-            member, SYSTEM_NAMESPACE, ours, claims=False, now=now, confirmed=confirmed
+            member, SYSTEM_NAMESPACE, ours, claims=False, now=NOW, confirmed=confirmed
         )
     assert member.read(resource, "web")["spec"] == policy
+
+
+@pytest.mark.proves("PL33")
+@pytest.mark.parametrize("of_hub", [True, False])
+async def test_nothing_is_taken_from_a_hub_that_comes_back_before_the_answer(monkeypatch, of_hub):
+    async def kinds(_):
+        return [DEPLOYMENTS]
+
+    async def made(*_):
+        return [member_side.Made(DEPLOYMENTS, "web", "shop")]
+
+    def confirmed():
+        spec = {"holderIdentity": f"{ours} https://hub", "renewTime": microtime(NOW())}
+        meta = {"name": HUB_LEASE, "namespace": SYSTEM_NAMESPACE}
+        member.put(LEASES, {"metadata": meta, "spec": spec})
+        return True
+
+    monkeypatch.setattr(hub_traces, "_kinds", kinds)
+    monkeypatch.setattr(member_side, "made_there", made)
+    member, ours = MemoryHub(clock=FakeClock(), admission=False), str(uuid.uuid4())
+    marks = {"labels": {LABEL_MANAGED: "true"}, "annotations": {ANNOTATION_HUB: ours}}
+    member.put(DEPLOYMENTS, {"metadata": {"name": "web", "namespace": "shop", **marks}})
+    how = {"now": NOW, "confirmed": confirmed}
+    if of_hub:
+        cleaning = hub_traces.clean(member, SYSTEM_NAMESPACE, ours, claims=False, **how)
+    else:
+        cleaning = clean.clean(member, SYSTEM_NAMESPACE, **how)
+    with pytest.raises(ConfigurationError, match="serves this cluster"):
+        await cleaning
+    assert member.read(DEPLOYMENTS, "web")
