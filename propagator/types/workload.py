@@ -504,8 +504,8 @@ class Workload(Object, frozen=True, dict=True):
 
     @property
     def wants_replicas(self) -> bool:
-        """True if the number cannot be read."""
-        return bool(self.placements) or self._wanted != 0
+        """True if the number cannot be read. A placeholder wants those of its placements."""
+        return bool(self.placements) or (not self.keeps_room and self._wanted != 0)
 
     @property
     def wanted(self) -> int:

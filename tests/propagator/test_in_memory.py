@@ -26,6 +26,7 @@ from crds.names import (
     LABEL_MANAGED,
     LABEL_WORKLOAD_UID,
     OWNER_PREFIX,
+    PLACEHOLDER_SCHEDULER,
     POD_DELETION_COST,
     SYSTEM_NAMESPACE,
 )
@@ -145,6 +146,28 @@ async def test_a_secret_is_waited_for_and_stays_until_the_last_workload_of_it_go
         world.delete("api")
         await world.until(lambda: not world.hub.all(WORKLOADS))
         assert not on(world, "m1", "secrets")
+
+
+@pytest.mark.proves("E25")
+async def test_pods_that_keep_room_go_when_none_of_it_is_left_to_keep() -> None:
+    """The owners of a Reservation have taken all of it, so its placeholder is placed nowhere."""
+    owner = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "Reservation",
+        "name": "room",
+        "uid": "u-room",
+        "controller": True,
+    }
+    async with serving("m1", "m2") as world:
+        body = made("room-hold", schedulerName=PLACEHOLDER_SCHEDULER, manifests=[])
+        body["metadata"]["ownerReferences"] = [owner]
+        world.put(WORKLOADS, body)
+        world.place("room-hold", m1=1, m2=1)
+        await world.until(lambda: runs(world, "room-hold", m1=1, m2=1))
+        world.place("room-hold")
+        await world.until(lambda: not world.deployments("m1") and not world.deployments("m2"))
+        world.place("room-hold", m2=1)
+        await world.until(lambda: runs(world, "room-hold", m2=1))
 
 
 @pytest.mark.proves("N1", "M20")
