@@ -220,6 +220,21 @@ async def test_a_restore_brings_statuses_back_as_of_the_new_objects(tmp_path: Pa
     assert (note["state"], note["resourceVersion"].isdigit()) == ("restored", True)
 
 
+@pytest.mark.proves("PK29", "E25")
+async def test_a_restored_workload_is_inside_the_reservation_that_was_restored(
+    tmp_path: Path,
+) -> None:
+    old = filled()
+    uid = old.read(of.RESERVATIONS, "rule")["metadata"]["uid"]
+    share = {"namespace": "shop", "name": "rule", "cluster": "m1", "replicas": 5}
+    old.edit(WORKLOADS, "web", {"status": {"reservations": [{**share, "uid": uid}]}}, status=True)
+    hub = bare()
+    await restoring(hub, await written(old, tmp_path)).run()
+    now = hub.read(of.RESERVATIONS, "rule")["metadata"]["uid"]
+    assert now != uid
+    assert hub.read(WORKLOADS, "web")["status"]["reservations"] == [{**share, "uid": now}]
+
+
 @pytest.mark.proves("PK29")
 async def test_a_restore_that_is_interrupted_anywhere_ends_as_one_that_was_not(
     tmp_path: Path,
