@@ -192,8 +192,12 @@ class _QuotaCount:
         clusters, inside = sum(n > 0 for n in placements.values()), bool(info.reservations)
         leaves: Amounts = {}
         if info.left is not None:
+            # What has not left a cluster yet runs there when the Workload is gone.
+            going = {name: share.replicas for name, share in info.moving.leaving.items()}
+            both = {c for shares in (placements, going) for c, n in shares.items() if n > 0}
             main = each if info.left.main else {}
-            leaves = summed(main, replicas, held(info.left.alongside), clusters)
+            more = replicas + sum(going.values())
+            leaves = summed(main, more, held(info.left.alongside), len(both))
         along = of_cluster(info)
         return _QuotaCount(info.uid, each, replicas, info.booked, inside, along, clusters, leaves)
 

@@ -80,6 +80,21 @@ def test_what_a_deleted_workload_leaves_goes_on_counting(
     assert bool(found) == bool(left)
 
 
+def test_what_leaves_a_cluster_when_its_workload_is_orphaned_is_left_too() -> None:
+    bound = holding(quota(units=100))
+    leaving = [{"cluster": "a", "replicas": 2, "cause": "Edited", "since": "2026-01-01T00:00:00Z"}]
+    web = make.workload(
+        "web", replicas=3, present={"b": 3}, onDelete="Orphan", manifests=[side({})]
+    )
+    moving = msgspec.convert(
+        {**msgspec.to_builtins(web.status), "leaving": leaving}, type(web.status)
+    )
+    bound.put(workload_info(msgspec.structs.replace(web, status=moving)), {"b": 3})
+    assert used(bound)["units"] == 5, "what moves counts once"
+    bound.drop(("shop", "web"))
+    assert used(bound) == {"units": 9, "requests.cpu": 10500, "requests.memory": 5 * 2**30}
+
+
 async def test_orphaning_again_and_again_exceeds_no_quota_also_over_a_restart() -> None:
     stage = Stage("a", cpu="64")
     stage.hub.put(WORKLOAD_QUOTAS, body(units=4))
