@@ -49,7 +49,8 @@ _EVER = datetime.min.replace(tzinfo=UTC)
 def known(workload: Workload) -> Workload:
     """Return the Workload with a WorkloadInfo in place of its template.
 
-    If the template cannot be read, the WorkloadInfo requests nothing and `fault` has the reason.
+    If the template cannot be read, the WorkloadInfo requests nothing, is `unread`, and `fault` has
+    the reason.
     """
     meta, made = workload.metadata, workload.info
     current = (meta.key, meta.resource_version)
@@ -59,7 +60,7 @@ def known(workload: Workload) -> Workload:
     try:
         info, fault = workload_info(with_bodies(slim, workload.spec)), ""
     except (ValueError, msgspec.ValidationError) as e:
-        info, fault = workload_info(harmless(slim)), str(e)
+        info, fault = replace(workload_info(harmless(slim)), unread=True), str(e)
     template = workload.spec.target_deployment or workload.spec.template
     if template is not None and may_change(template.api_version):
         version, kind = template.api_version, template.kind

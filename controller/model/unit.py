@@ -211,6 +211,8 @@ class WorkloadInfo:
     """What of it outlives it; None where nothing does."""
     deleting: bool = False
     """Its deletion was asked for."""
+    unread: bool = False
+    """Its spec could not be compiled: what its replicas request is not known."""
     source: WorkloadSpec | None = None
     """Its whole spec, of a kind whose profile may change, or with several sorts of pods."""
     suspended: LabelSelector | None = None

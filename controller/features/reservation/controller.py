@@ -145,8 +145,9 @@ class ReservationController(StatusWriter[Reservation]):
             if workload is None or workload.metadata.deleting:
                 continue
             info, placed = workload.info, workload.placements
+            request = reserved.request if info.unread else info.request
             found += [
-                Use(*key, info.uid, each.cluster, each.replicas, info.request)
+                Use(*key, info.uid, each.cluster, each.replicas, request)
                 for each in info.reservations
                 if each.uid == reserved.uid
                 and each.cluster in there

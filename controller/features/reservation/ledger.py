@@ -1,7 +1,8 @@
 """The ledger of Reservations: who is inside each, and the room that it holds.
 
 A claim counts as far as the cluster has replicas, on a known reservation of that UID that may serve
-the namespace. Room that no user has taken is held.
+the namespace. Room that no user has taken is held. A replica of a user that cannot be compiled
+takes one unit.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ Spot: TypeAlias = tuple[Key, str]
 """A reservation on one cluster."""
 NOTHING: Mapping[str, int] = {}
 _PREFIX = f"{RESERVATIONS.plural}/"
+_UNITS = ""
+"""The request of a user that cannot be compiled: one unit of the reservation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +195,7 @@ class ReservationLedger:
         reserved, replicas = self._reserved.get(key), self.reserved(key).get(cluster, 0)
         if reserved is None or not replicas or self._spent(reserved, but=but):
             return NOTHING
-        taken = self._users_of(reserved).taken_on(cluster, but)
-        return split.left(reserved.request, replicas, taken)
+        return split.left(reserved.request, replicas, self._taken(reserved, cluster, but))
 
     def inside(self, request: Amounts, reserved: Iterable[Reserved]) -> dict[Key, dict[str, int]]:
         return {
@@ -237,7 +239,7 @@ class ReservationLedger:
         reserved = self._reserved.get(key)
         if reserved is None or (reserved.open and cluster not in self.reserved(key)):
             return NOTHING
-        return self._users_of(reserved).taken_on(cluster, None)
+        return self._taken(reserved, cluster)
 
     # --- the held room ----------------------------------------------------------------------------
 
@@ -317,7 +319,8 @@ class ReservationLedger:
         shares = split.within(claims, placements)
         if shares != claims:
             shares = self._counting(placements, claims)
-        inside = _Inside(info.request, claims, shares, info, dict(placements))
+        request = {_UNITS: 1} if info.unread else info.request
+        inside = _Inside(request, claims, shares, info, dict(placements))
         return self._replace(info.key, inside)
 
     def _recount(self) -> set[Spot]:
@@ -414,6 +417,14 @@ class ReservationLedger:
             if replicas:
                 found.append(_share(reserved, share.cluster, replicas))
         return tuple(found)
+
+    def _taken(self, reserved: Reserved, cluster: str, but: Key | None = None) -> Amounts:
+        taken = self._users_of(reserved).taken_on(cluster, but)
+        units = taken.get(_UNITS, 0)
+        if not units:
+            return taken
+        amounts = {r: taken.get(r, 0) + n * units for r, n in reserved.request.items()}
+        return {**taken, **amounts, _UNITS: 0}
 
     def _users_of(self, reserved: Reserved) -> _Users:
         return self._users.get(_name(reserved), _NOBODY)

@@ -250,12 +250,15 @@ def _refused(short: Short, replicas: int) -> Status:
     return unschedulable(NAME, text, reason=_REASON, detail=_USED, args=amount)
 
 
-def _amount_of(short: Short) -> tuple[str, str]:
-    return short.name, short.quota.key[1]
+def _amount_of(short: Short) -> tuple[str, ...]:
+    about = (short.name, short.quota.key[1])
+    return (*about, short.unknown) if short.unknown else about
 
 
-def _more(name: str, quota: str) -> str:
+def _more(name: str, quota: str, unknown: str = "") -> str:
     where = f"WorkloadQuota {quota}" if quota else "defaultQuota of the configuration"
+    if unknown:
+        return f"a known use of {where}: {unknown}"
     return f"more of hard.{name} in {where}"
 
 
@@ -284,7 +287,7 @@ def book(index: Callable[[], PlacementIndex]) -> Book[CompiledQuota]:
 class Short:
     """The exhausted amount of a quota. `asks` is a replica's request for it.
 
-    `unknown`: a foreign claim of unknown size lets nothing in. `patched`: a replica requests more
+    `unknown`: why more may be used, so that nothing is let in. `patched`: a replica requests more
     on some cluster than its template.
     """
 
@@ -293,7 +296,7 @@ class Short:
     used: int
     hard: int
     asks: int
-    unknown: bool = False
+    unknown: str = ""
     patched: bool = False
     along: bool = False
     """`asks` includes the pods of the manifests."""
@@ -312,7 +315,7 @@ class Short:
             who = "a replica, with the pods of its manifests, asks for" if self.along else who
             text = f"{text}, {who} {rendered(self.name, self.asks * replicas)}"
         if self.unknown:
-            text += ", and another scheduler has claimed some for a Workload that is not seen yet"
+            text += f", and {self.unknown}"
         return text
 
 

@@ -2,7 +2,8 @@
 
 Workloads count by their template's request, Reservations by their unused room, because their users
 count themselves. Claims of other processes (`set_foreign`) count too; while a claim's Workload is
-unknown here, nothing is let in. Pods that deleted Workloads left on clusters count until the
+unknown here, nothing is let in, and neither while a placed Workload cannot be compiled: it counts
+as it was last read. Pods that deleted Workloads left on clusters count until the
 quota's annotation `stowage.dev/released` names these. Nothing is kept of a namespace before its
 first quota; with a default quota, of any namespace from its first Workload on.
 """
@@ -182,13 +183,16 @@ class _QuotaCount:
     along: Amounts
     clusters: int
     leaves: Amounts
+    unread: bool
 
     @staticmethod
-    def of(info: WorkloadInfo, placements: Placements) -> _QuotaCount:
+    def of(
+        info: WorkloadInfo, placements: Placements, before: _QuotaCount | None = None
+    ) -> _QuotaCount:
         if info.left is not None and info.deleting:
             placements = info.present  # it still runs
         replicas = sum(placements.values())
-        each = held(info.request) if info.booked else of_unit(info)
+        each: Amounts = held(info.request) if info.booked else of_unit(info)
         clusters, inside = sum(n > 0 for n in placements.values()), bool(info.reservations)
         leaves: Amounts = {}
         if info.left is not None:
@@ -198,8 +202,13 @@ class _QuotaCount:
             main = each if info.left.main else {}
             more = replicas + sum(going.values())
             leaves = summed(main, more, held(info.left.alongside), len(both))
-        along = of_cluster(info)
-        return _QuotaCount(info.uid, each, replicas, info.booked, inside, along, clusters, leaves)
+        along: Amounts = of_cluster(info)
+        unread = info.unread and not info.booked and replicas > 0
+        if unread and before is not None and before.uid == info.uid:
+            each, along, leaves = before.each, before.along, before.leaves
+        return _QuotaCount(
+            info.uid, each, replicas, info.booked, inside, along, clusters, leaves, unread
+        )
 
     def total(self) -> dict[str, int]:
         """Without the room of Reservations, which is in their ledger."""
@@ -213,6 +222,8 @@ class _QuotaCount:
     def falls(self, after: _QuotaCount) -> bool:
         if self.replicas > after.replicas or self.clusters > after.clusters:
             return True
+        if self.unread and not after.unread:
+            return True
         parts = ((self.each, after.each), (self.along, after.along))
         return any(n > new.get(r, 0) for old, new in parts for r, n in old.items())
 
@@ -224,12 +235,16 @@ def summed(each: Amounts, replicas: int, along: Amounts, clusters: int) -> dict[
     return {name: n for name, n in found.items() if n}
 
 
+_UNSEEN = "another scheduler has claimed some for a Workload that is not seen yet"
+_UNREAD = "what replicas of Workload {} ask for cannot be read"
+
+
 @dataclass(frozen=True, slots=True)
 class Used:
-    """`unknown` while the Workload of a claim is unknown."""
+    """`unknown`: why the amounts are not known, or empty."""
 
     amounts: Amounts
-    unknown: bool = False
+    unknown: str = ""
 
 
 @dataclass(slots=True)
@@ -239,6 +254,8 @@ class _Namespace:
     total: dict[str, int] = field(default_factory=dict)
     foreign: dict[Key, Mapping[Key, Placements]] = field(default_factory=dict)
     left: LeftBehind = field(default_factory=LeftBehind)
+    unread: dict[Key, None] = field(default_factory=dict)
+    """Placed Workloads that cannot be compiled."""
 
     def add(self, amounts: Amounts, sign: int) -> None:
         for name, n in amounts.items():
@@ -246,7 +263,8 @@ class _Namespace:
 
     def put(self, info: WorkloadInfo, placements: Placements) -> tuple[bool, bool]:
         """Return whether amounts changed, and whether they may be lower."""
-        before, after = self.counted.get(info.key), _QuotaCount.of(info, placements)
+        before = self.counted.get(info.key)
+        after = _QuotaCount.of(info, placements, before)
         inside = after.booked or after.inside
         if before == after and not inside:
             return False, False
@@ -257,6 +275,9 @@ class _Namespace:
         if not after.booked:
             self.left.lives(after.uid, info.name, after.leaves)
         self.counted[info.key] = after
+        self.unread.pop(info.key, None)
+        if after.unread:
+            self.unread[info.key] = None
         self.add(after.total(), 1)
         claimed = any(info.key in foreign for foreign in self.foreign.values())
         return True, inside or claimed or (before is not None and before.falls(after))
@@ -326,6 +347,7 @@ class Usage:
         before = own.counted.pop(key, None)
         if before is None:
             return
+        own.unread.pop(key, None)
         own.add(before.total(), -1)
         own.ended(key[1], before)
         if not own.quotas and not own.counted:
@@ -355,11 +377,12 @@ class Usage:
             amounts[name] = amounts.get(name, 0) + n
         for name, n in own.left.amounts().items():
             amounts[name] = amounts.get(name, 0) + n
-        unknown = False
+        first = next(iter(own.unread), None)
+        unknown = "" if first is None else _UNREAD.format(first[1])
         for foreign in own.foreign.values():
             for key, shares in foreign.items():
                 counted = own.counted.get(key)
-                unknown = unknown or counted is None
+                unknown = unknown or (_UNSEEN if counted is None else "")
                 more = (
                     {} if counted is None else counted.of_shares(sum(shares.values()), len(shares))
                 )

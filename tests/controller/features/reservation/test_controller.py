@@ -11,7 +11,7 @@ from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOADS
 from machinery.errors import Unreachable
 from tests.controller.features.reservation.reserving import inside, owner, pods, ready, reservation
 from tests.controller.features.workloadquota.quota import LABEL, arranged
-from tests.controller.live import condition, placements
+from tests.controller.live import condition, deployment, placements
 from tests.controller.make import REQUIRED, beside
 from tests.controller.memory import Stage
 
@@ -187,6 +187,23 @@ async def test_who_says_to_be_inside_beyond_what_is_held_is_corrected(stage: Sta
         writes = len(stage.hub.writes("/workloads/"))
         await stage.calm(5)
         assert len(stage.hub.writes("/workloads/")) == writes
+
+
+@pytest.mark.proves("E28")
+async def test_an_owner_that_cannot_be_read_any_more_stays_inside() -> None:
+    stage = Stage("a", cpu="16")
+    async with stage.leading():
+        await reserved(stage, allocateOnce=False, owners=[owner(), owner("other")])
+        stage.workload("demo", replicas=1, cpu="4")
+        await stage.until(lambda: within(stage) == 1)
+        wrong = deployment("demo", cpu="4x")
+        stage.hub.edit(WORKLOADS, "demo", {"spec": {"targetDeployment": wrong}})
+        await stage.until(lambda: stage.says("demo")[1] == "InvalidWorkload")
+        stage.workload("other", replicas=1, cpu="4")
+        await stage.until(lambda: stage.placed("other"))
+        await stage.calm(5)
+        assert (within(stage), within(stage, "other")) == (1, 0)
+        assert told(stage) == [1]
 
 
 async def test_room_of_one_that_ends_is_free_once(stage: Stage) -> None:

@@ -13,7 +13,7 @@ from tests.controller.features.reservation.reserving import owner, reservation
 from tests.controller.features.workloadgroup.grouping import Gangs
 from tests.controller.features.workloadquota.quota import both, most_in, units
 from tests.controller.features.workloadquota.quotas import body
-from tests.controller.live import condition
+from tests.controller.live import condition, deployment
 from tests.controller.memory import Stage
 
 pytestmark = pytest.mark.proves("N4")
@@ -72,6 +72,29 @@ async def test_freed_quota_is_given_at_once_and_the_status_tells_what_is_used() 
         stage.hub.remove(WORKLOAD_QUOTAS, "team")
         stage.workload("fifth", replicas=9)
         await stage.until(lambda: stage.placed("fifth") == {"a": 9})
+
+
+async def test_what_runs_of_a_workload_that_cannot_be_read_any_more_frees_nothing() -> None:
+    stage = arranged(units=100, cpu=4)
+    async with stage.leading():
+        stage.workload("first", replicas=4)
+        await stage.until(lambda: stage.placed("first"))
+        wrong = deployment("first", cpu="1x")
+        stage.hub.edit(WORKLOADS, "first", {"spec": {"targetDeployment": wrong}})
+        await stage.until(lambda: stage.says("first")[1] == "InvalidWorkload")
+        assert stage.placed("first") == {"a": 4}, "it runs on as it is"
+        stage.workload("next", replicas=1)
+        await stage.until(lambda: waits(stage, "next"))
+    async with stage.leading(identity="two"):
+        stage.workload("third", replicas=1)
+        await stage.until(lambda: waits(stage, "third"))
+        assert stage.says("third")[2].endswith(
+            "WorkloadQuota team: requests.cpu 0 of 4 used, a replica asks for 1, and what replicas "
+            "of Workload first ask for cannot be read"
+        )
+        right = deployment("first", cpu="500m")
+        stage.hub.edit(WORKLOADS, "first", {"spec": {"targetDeployment": right}})
+        await stage.until(lambda: stage.placed("next") and stage.placed("third"), seconds=1)
 
 
 async def test_a_quota_that_is_deleted_holds_nobody() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from controller.eventhandlers import known
 from controller.features.workloadquota.compiled import WorkloadQuota, compile_quota
 from controller.features.workloadquota.usage import LeftBehind, Usage
 from controller.model.unit import workload_info
@@ -93,6 +94,23 @@ def test_what_leaves_a_cluster_when_its_workload_is_orphaned_is_left_too() -> No
     assert used(bound)["units"] == 5, "what moves counts once"
     bound.drop(("shop", "web"))
     assert used(bound) == {"units": 9, "requests.cpu": 10500, "requests.memory": 5 * 2**30}
+
+
+def test_what_a_workload_leaves_that_cannot_be_read_any_more_is_what_it_was() -> None:
+    bound = holding(quota(units=100))
+    web = make.workload(
+        "web", replicas=3, present={"a": 3}, onDelete="Orphan", manifests=[side({})]
+    )
+    bound.put(known(web).info, {"a": 3})
+    before = used(bound)
+    meta = msgspec.structs.replace(web.metadata, resource_version="2")
+    wrong = make.workload("web", present={"a": 3}, onDelete="Orphan", pod={"containers": [7]})
+    info = known(msgspec.structs.replace(wrong, metadata=meta)).info
+    assert info.unread
+    bound.put(info, {"a": 3})
+    assert used(bound) == before
+    bound.drop(("shop", "web"))
+    assert used(bound) == before
 
 
 async def test_orphaning_again_and_again_exceeds_no_quota_also_over_a_restart() -> None:
