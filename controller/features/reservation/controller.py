@@ -144,6 +144,7 @@ class ReservationController(StatusWriter[Reservation]):
             workload = self._workloads.get(key)
             if workload is None or workload.metadata.deleting:
                 continue
+            workload = self._handle.named(workload)
             info, placed = workload.info, workload.placements
             request = reserved.request if info.unread else info.request
             found += [

@@ -188,9 +188,10 @@ class SpreadController(QuotaWriter[WorkloadSpread]):
     ) -> SpreadTarget:
         if workload is None:
             return SpreadTarget(0, {}, {}, certain=True)
+        workload = self._handle.named(workload)
         total, status = workload.info.replicas, workload.status
         reports = {each.name: each for each in status.clusters}
-        for name, since in self._handle.named(workload).info.waits.items():
+        for name, since in workload.info.waits.items():
             if name in reports:
                 reports[name] = msgspec.structs.replace(reports[name], unschedulable_since=since)
         for request in requests.values():

@@ -327,3 +327,22 @@ async def test_a_policy_counts_what_is_reserved() -> None:
         await stage.until(lambda: status(stage).get("assigned") == 3)
         assert phase(stage) == "Available"
         assert condition(status(stage), "Scheduled")["reason"] == "ReplicasReached"
+
+
+@pytest.mark.proves("E26", "N3")
+async def test_an_owner_is_inside_by_the_present_name_of_its_cluster() -> None:
+    """A scheduler of another name, which rewrites the owner's shares, is down."""
+    stage = Stage("a", cpu="16")
+    async with stage.leading():
+        await reserved(stage, allocateOnce=False)
+        stage.workload("demo", replicas=1, cpu="4")
+        await stage.until(lambda: told(stage) == [1])
+        stage.hub.edit(WORKLOADS, "demo", {"spec": {"schedulerName": "another"}})
+        stage.cluster("new", cpu="16")
+        stage.hub.edit(MEMBER_CLUSTERS, "new", {"spec": {"formerNames": ["a"]}})
+        await stage.calm(3)
+        stage.hub.remove(MEMBER_CLUSTERS, "a")
+        await stage.until(lambda: placements(stage.hub.read(RESERVATIONS, "room")) == {"new": 1})
+        await stage.calm(5)
+        assert stage.placed("demo") == {"a": 1}
+        assert (told(stage), status(stage)["allocated"]) == ([1], {"cpu": "4"})

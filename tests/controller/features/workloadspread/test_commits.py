@@ -64,6 +64,23 @@ async def test_quota_is_taken_before_the_placements_are_written() -> None:
         assert not stage.hub.events("CreateFailed")
 
 
+@pytest.mark.proves("W23", "N3")
+async def test_replicas_of_a_renamed_cluster_count_by_its_present_name() -> None:
+    stage = arranged()
+    async with stage.leading():
+        stage.workload("demo", replicas=130, cpu="1m")
+        await stage.until(lambda: stage.placed("demo") == {"n": 100, "e": 30})
+        report(stage, n=100, e=30)
+        await stage.until(lambda: numbers(stage) == {"normal": (100, 0), "elastic": (30, -1)})
+        stage.cluster("new", cpu="4000", pods="9999", pool="normal")
+        stage.hub.edit(MEMBER_CLUSTERS, "new", {"spec": {"formerNames": ["n"]}})
+        await stage.calm(3)
+        stage.hub.remove(MEMBER_CLUSTERS, "n")
+        await stage.until(lambda: stage.placed("demo") == {"new": 100, "e": 30})
+        await stage.calm(3)
+        assert numbers(stage) == {"normal": (100, 0), "elastic": (30, -1)}, "reports name the old"
+
+
 @pytest.mark.proves("W17", "W21")
 async def test_a_first_write_that_meets_another_counts_once() -> None:
     stage = arranged()
