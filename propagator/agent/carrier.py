@@ -250,6 +250,8 @@ class Carrier:
         main = main_of(workload)
         live = main_object(main, owned(session, workload.uid))
         present = live.replicas if live is not None else None
+        if present is not None and present <= share.replicas:
+            self._disruptions.raised(session.name, workload.metadata.key, share.replicas)
         if live is None or present is None or present <= share.replicas or share.forced:
             return await self._applier.carry_out(session, share)
         allowed = self._disruptions.allowed(

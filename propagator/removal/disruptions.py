@@ -43,10 +43,14 @@ class _Step:
     """How many go."""
     versions: dict[Key, str]
     """The budgets over them, as they were."""
+    ready: int
+    """The pods of the share that were ready before."""
     ending: float | None = None
     """When the pods became unready. From then on a budget's status does not count them."""
     gone: float | None = None
     """When they were seen to be gone."""
+    raised: float | None = None
+    """When the share was given replicas back, so that they may never be seen to be gone."""
 
 
 @dataclass(slots=True)
@@ -96,6 +100,13 @@ class Disruptions:
         """The share waits no more; its last step still counts."""
         self._waits.pop(workload.uid, member)
 
+    def raised(self, member: str, key: Key, replicas: int) -> None:
+        """Record that the share is to have so many: the end of its last step may never be seen."""
+        known = self._of(member)
+        step = known.steps.get(key) if known is not None else None
+        if step is not None and step.raised is None and replicas > step.keeps:
+            step.raised = self._clock.monotonic()
+
     def wake(self, member: str, namespace: str | None = None) -> None:
         """Wake the Workloads that wait for budgets there, of that namespace or of any."""
         known = self._of(member)
@@ -139,28 +150,41 @@ class Disruptions:
                 del member.steps[each]
         step = member.steps.get(key)
         if step is not None:
-            why = f"{step.units} replicas of the last step are not gone, or not counted"
-            return Allowed(max(keeps, step.keeps), why if keeps < step.keeps else "")
+            stays = step.keeps if step.raised is None else present
+            how = "gone" if step.raised is None else "back"
+            why = f"{step.units} replicas of the last step are not {how}, or not counted"
+            return Allowed(max(keeps, stays), why if keeps < stays else "")
         if not over:
             return Allowed(keeps)
         least, allowed = _tightest(over, member.steps.values())
         units = min(present - keeps, allowed)
         if units:
             versions = {b.metadata.key: b.metadata.resource_version for b in over}
-            member.steps[key] = _Step(main, present - units, units, versions)
+            counts = session.pod_counts(main)
+            ready = present if counts is None else counts.ready
+            member.steps[key] = _Step(main, present - units, units, versions, ready)
         short = units < present - keeps
         return Allowed(present - units, _sentence(least, allowed) if short else "")
 
     def _settled(self, step: _Step, session: MemberSession, budgets: DisruptionBudgets) -> bool:
-        if not self._count(step, session) or step.gone is None or step.ending is None:
+        self._count(step, session)
+        ended = step.gone if step.raised is None else step.raised
+        if ended is None:
             return False
+        settled = self._clock.monotonic() - ended >= SETTLE_SECONDS
+        if step.raised is not None:
+            if not settled:
+                return False
+            counts = session.pod_counts(step.main)
+            if counts is not None and counts.ready >= step.ready:
+                return True  # it took nothing, or that is back
         for key, version in step.versions.items():
             budget = budgets.get(key)
             if budget is None:
                 continue
             changed = budget.metadata.resource_version != version
-            settled = self._clock.monotonic() - step.gone >= SETTLE_SECONDS
-            if not (changed and (settled or budgets.heard(key) >= step.ending)):
+            counted = step.ending is not None and budgets.heard(key) >= step.ending
+            if not (changed and (settled or counted)):
                 return False
         return True
 

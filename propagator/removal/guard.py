@@ -119,6 +119,7 @@ class Guard:
         self.note(workload, member)
         target, main = workload.shares.get(member, 0), main_of(workload)
         if self._own(workload, main, member).present <= target:
+            self._disruptions.raised(member, workload.metadata.key, target)
             self._lets_go(workload, member)
             return None
         counted = await self._count(workload, main)

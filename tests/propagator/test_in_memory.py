@@ -1168,3 +1168,50 @@ async def test_a_busy_member_that_lists_late_after_a_start_is_told_only_if_it_la
             await world.until(lambda: runs(world, "web", m1=2))
             await world.calm(3)
         assert (world.status("web") == before) != told
+
+
+def budget(world: World, *apps: str, allowed: int) -> None:
+    """A budget on m1 over the pods of these Workloads, which allows so many to go."""
+    among = {"key": "app", "operator": "In", "values": [*apps]}
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "all"},
+        "spec": {"selector": {"matchExpressions": [among]}},
+        "status": {"disruptionsAllowed": allowed, "observedGeneration": 1},
+    }
+    world.members["m1"].apply("poddisruptionbudgets", (SPACE, "all"), body)
+
+
+def drained(world: World, name: str, replicas: int, **shares: int) -> None:
+    """The Workload leaves m1 for these, which are ready."""
+    since = {"since": "2026-01-01T00:00:00Z", "cause": "Drained"}
+    leaving = [{"cluster": "m1", "replicas": replicas, "replaced": replicas, **since}]
+    placements = [{"cluster": c, "replicas": n} for c, n in shares.items()]
+    status = {"leaving": leaving if replicas else [], "placements": placements}
+    world.hub.edit(WORKLOADS, name, {"status": status}, status=True)
+
+
+@pytest.mark.proves("M23", "M28")
+async def test_a_step_that_is_taken_back_leaves_the_budget_to_others() -> None:
+    def asked(name: str) -> int:
+        return int(on(world, "m1")[name]["spec"]["replicas"])
+
+    async with serving("m1", "m2") as world:
+        budget(world, "web", "api", allowed=1)
+        for name in ("web", "api"):
+            await start(world, name, m1=2)
+            for number in range(2):
+                pod(world, f"{name}-{number}", of=name)
+        drained(world, "web", 2, m2=2)
+        await world.until(lambda: asked("web") == 1)
+        drained(world, "web", 0, m1=2)
+        await world.until(lambda: asked("web") == 2)
+        await world.calm(30)
+        drained(world, "api", 2, m2=2)
+        await world.until(lambda: asked("api") == 1)
+        budget(world, "web", "api", allowed=0)
+        await world.calm(5)
+        drained(world, "web", 2, m2=2)
+        await world.calm(10)
+        assert asked("web") == 2, "what went before came back, and no more may go"

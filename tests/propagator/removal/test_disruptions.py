@@ -188,6 +188,28 @@ async def test_a_status_that_came_before_the_end_of_the_pod_is_believed_in_the_e
     assert ask(disruptions, member, 3).keeps == 2
 
 
+@pytest.mark.proves("M28")
+async def test_a_step_that_is_taken_back_counts_until_its_pods_are_back_or_counted() -> None:
+    for back in (True, False):
+        member = Member(pods=4)
+        member.set(budget(allowed=1))
+        disruptions = member.disruptions()
+        ask(disruptions, member, 4)
+        member.ending = 1
+        disruptions.raised("m1", ("shop", "web"), 3)
+        assert ask(disruptions, member, 3).keeps == 3, "it is what the step left"
+        disruptions.raised("m1", ("shop", "web"), 4)
+        await member.clock.advance(SETTLE_SECONDS)
+        assert ask(disruptions, member, 4, of=workload("api")).keeps == 4
+        keeps, why = ask(disruptions, member, 4)
+        assert (keeps, why) == (4, "1 replicas of the last step are not back, or not counted")
+        if back:
+            member.ending = 0
+        else:
+            member.set(budget(allowed=1, version="2"))
+        assert ask(disruptions, member, 4, of=workload("api")).keeps == 3
+
+
 @pytest.mark.proves("M28", "M29")
 async def test_the_tightest_budget_decides_and_what_is_not_current_allows_nothing() -> None:
     member = Member(pods=4)
