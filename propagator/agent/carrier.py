@@ -32,6 +32,7 @@ from propagator.agent.assigned import Assigned, kept_of, status_of, unreadable
 from propagator.agent.context import AssignedWorkloads
 from propagator.agent.told_kinds import ToldKinds
 from propagator.apply.applier import Overtaken
+from propagator.apply.render import asking
 from propagator.deletion_costs import CostWriter
 from propagator.dependencies.follower import Follower
 from propagator.errors import Refused
@@ -260,16 +261,17 @@ class Carrier:
             main,
             present=present,
             keeps=share.replicas,
-            carried=False,
+            carried=share.order is not AssignmentOrder.REMOVE,
             labels=live.pod_labels or (),
         )
         if allowed.keeps <= share.replicas:
             return await self._applier.carry_out(session, share)
-        lowered = replace(share, order=AssignmentOrder.LOWER, replicas=allowed.keeps, pieces=())
-        report = await self._applier.carry_out(session, lowered)
+        report = await self._applier.carry_out(session, _lowered(share, allowed.keeps))
         blocked = Blocked(BlockedReason.DISRUPTION_BUDGET, allowed.why)
         waits = Refused(PropagatedReason.PROPAGATING, allowed.why)
-        outcome = replace(report.outcome, blocked=blocked, reason=waits.reason, message=allowed.why)
+        outcome = replace(report.outcome, blocked=blocked)
+        if outcome.reason in (None, waits.reason):
+            outcome = replace(outcome, reason=waits.reason, message=allowed.why)
         removes = share.order is AssignmentOrder.REMOVE
         return replace(report, outcome=outcome, obstacle=waits if removes else None)
 
@@ -458,6 +460,15 @@ def _elsewhere(session: MemberSession, assigned: Assigned) -> str:
     if not (here and wanted) or here == wanted:
         return ""
     return f"{session.name}: the order is for the cluster {wanted}, and this agent is in {here}"
+
+
+def _lowered(share: Share, replicas: int) -> Share:
+    """Return the order with more replicas; an edit of its objects waits for no budget."""
+    if share.order is not AssignmentOrder.APPLY:
+        return replace(share, order=AssignmentOrder.LOWER, replicas=replicas, pieces=())
+    *others, main = share.pieces
+    main = asking(main, replicas, at=share.workload.profile.replicas_path)
+    return replace(share, replicas=replicas, pieces=(*others, main))
 
 
 def _refused(assigned: Assigned, refusal: Refused) -> ShareReport:

@@ -398,6 +398,13 @@ def beside(piece: Piece, live: ManagedObject) -> Piece:
     return _with_start(_with_label(piece, live), live) if piece.main else piece
 
 
+def asking(piece: Piece, replicas: int, *, at: str) -> Piece:
+    """Return the piece with another number of replicas, which it has at that path."""
+    if value_at(piece.body, at) is None:
+        return piece
+    return _changed(piece, _with(piece.body, steps(at), replicas), replicas=replicas)
+
+
 def _with_start(piece: Piece, live: ManagedObject) -> Piece:
     profile = profile_in(piece.body)
     where = profile.replicas

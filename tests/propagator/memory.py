@@ -269,6 +269,9 @@ def _of_member(
         case ["apis", "autoscaling", _]:
             scalers = {"name": "horizontalpodautoscalers", "kind": "HorizontalPodAutoscaler"}
             return 200, {"resources": [scalers | _LISTED]}
+        case ["apis", "policy", _]:
+            budgets = {"name": "poddisruptionbudgets", "kind": "PodDisruptionBudget"}
+            return 200, {"resources": [budgets | _LISTED]}
         case ["api", "v1"]:
             claims = {"name": "persistentvolumeclaims", "kind": "PersistentVolumeClaim"}
             listed = [claims | _LISTED] if member.objects[claims["name"]] else []

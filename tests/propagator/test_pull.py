@@ -1110,6 +1110,80 @@ async def test_a_budget_holds_while_the_hub_stops_in_the_middle_of_a_lowering() 
             assert asked() == left_over
 
 
+@pytest.mark.proves("M30", "PL28")
+async def test_a_budget_that_the_workload_carries_bounds_a_step_of_an_agent_and_not_the_last() -> (
+    None
+):
+    world = PullWorld("m1")
+    member, where = world.members["paris"], (SPACE, "web")
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 3},
+    }
+
+    def asked() -> int:
+        (found,) = world.deployments("paris")
+        return int(found["spec"]["replicas"])
+
+    async with world.agent(), world.propagating():
+        await ready(world)
+        body = workload("web")
+        body["spec"]["manifests"].append(budget)
+        world.put(WORKLOADS, body)
+        world.place("web", paris=4)
+        await world.until(lambda: runs(world, "web", paris=4))
+        member.report("poddisruptionbudgets", where, disruptionsAllowed=1, observedGeneration=1)
+        since = {"since": "2026-01-01T00:00:00Z", "cause": "Rebalanced"}
+        leaving = [{"cluster": "paris", "replicas": 3, "replaced": 3, **since}]
+        world.hub.edit(WORKLOADS, "web", {"status": {"leaving": leaving}}, status=True)
+        world.place("web", paris=1, m1=3)
+        await world.until(lambda: asked() < 4)
+        assert asked() == 3
+        member.report("poddisruptionbudgets", where, disruptionsAllowed=0)
+        await world.calm(30, step=0.5)
+        assert asked() == 3
+        world.place("web", m1=4)
+        await world.until(lambda: not world.deployments("paris"))
+
+
+@pytest.mark.proves("PL28", "M17")
+async def test_an_edit_reaches_a_share_that_a_budget_holds() -> None:
+    """Else an image that mends pods whose budget allows nothing would never come."""
+    world = PullWorld("m1")
+    member, where = world.members["paris"], (SPACE, "all")
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "all"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": 1, "observedGeneration": 1},
+    }
+    member.apply("poddisruptionbudgets", where, budget)
+
+    def runs_there() -> tuple[str, int]:
+        (found,) = world.deployments("paris")
+        (container,) = found["spec"]["template"]["spec"]["containers"]
+        return container["image"], found["spec"]["replicas"]
+
+    async with world.agent(), world.propagating():
+        await placed(world, paris=4)
+        since = {"since": "2026-01-01T00:00:00Z", "cause": "Rebalanced"}
+        leaving = [{"cluster": "paris", "replicas": 3, "replaced": 3, **since}]
+        world.hub.edit(WORKLOADS, "web", {"status": {"leaving": leaving}}, status=True)
+        world.place("web", paris=1, m1=3)
+        await world.until(lambda: runs_there()[1] == 3)
+        member.report("poddisruptionbudgets", where, disruptionsAllowed=0)
+        spec = {"targetDeployment": deployment("web", image="mended")}
+        world.hub.edit(WORKLOADS, "web", {"spec": spec})
+        await world.until(lambda: runs_there() == ("mended", 3))
+        await world.calm(30, step=0.5)
+        assert runs_there() == ("mended", 3)
+        member.report("poddisruptionbudgets", where, disruptionsAllowed=2)
+        await world.until(lambda: runs_there() == ("mended", 1))
+
+
 @pytest.mark.proves("PL2")
 async def test_facts_that_are_gone_from_a_report_are_gone_from_the_member() -> None:
     world = PullWorld()
