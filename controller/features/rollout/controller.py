@@ -54,9 +54,11 @@ def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutVie
     held = _by_present_names(snapshot, workload.placements)
     waves, last = waves_of(state.spec, snapshot), len(state.spec.waves)
     left = _by_present_names(snapshot, dict.fromkeys(e.cluster for e in workload.status.leaving))
+    suspended = _suspended(workload.info, snapshot)
     clusters = []
     for name in sorted({*held, *left}):
         cluster = _placed(name, snapshot, waves, last, held.get(name))
+        cluster = replace(cluster, suspended=name in suspended)
         if name in shares:
             shown = _shown(shares[name], cluster.units, workload.info.profile)
             cluster = replace(cluster, **shown)
@@ -65,6 +67,13 @@ def view_of(workload: Workload, snapshot: Snapshot, now: datetime) -> RolloutVie
     open_waves = _open_waves(waves, workload.info, snapshot)
     named = _named(state, snapshot)
     return RolloutView(spec, *named, clusters, now, open_waves=open_waves)
+
+
+def _suspended(info: WorkloadInfo, snapshot: Snapshot) -> frozenset[str]:
+    if info.suspended is None:
+        return frozenset()
+    selected = snapshot.selected(info.suspended)
+    return frozenset(name for name, row in snapshot.row.items() if selected[row])
 
 
 def _by_present_names(snapshot: Snapshot, by_cluster: Mapping[str, V]) -> dict[str, V]:

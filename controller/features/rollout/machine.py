@@ -42,6 +42,7 @@ class RolloutCluster:
         ready: replicas that are updated and ready.
         note: the propagator's message.
         runs: some replicas run, of any revision.
+        suspended: spec.suspend selects it, so nothing is written there.
     """
 
     name: str
@@ -54,6 +55,7 @@ class RolloutCluster:
     ready: int = 0
     note: str = ""
     runs: bool = False
+    suspended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,12 +409,13 @@ class Machine:
                 self.updates.pop(name) if after is None else self.updates.update({name: after})
 
     def _progressed(self, cluster: RolloutCluster, update: ClusterUpdate) -> ClusterUpdate | None:
-        if not cluster.reachable:
-            return ClusterUpdate(cluster.name)
+        has = cluster.settled and cluster.revision == self.revision
+        if not cluster.reachable or (cluster.suspended and not has):
+            return ClusterUpdate(cluster.name)  # its time begins when it is written there
         now = self._now()
         start = update.start_time or now
         ready = None
-        if cluster.settled and cluster.revision == self.revision:
+        if has:
             ready = update.ready_time or now
             if ready + self._ready_after() <= now:
                 return None

@@ -79,6 +79,7 @@ def _progress(step: RolloutStep) -> str:
         first, more = step.updating[0], len(step.updating) - 1
         ready = first.ready if first.revision == status.revision else 0
         text = f"{first.name}: {ready} of {first.units} replicas of {new} are Ready"
+        text += ", as spec.suspend selects it" * first.suspended
         return text + (f"; and {more} more {'cluster' if more == 1 else 'clusters'}" * bool(more))
     if not any(each.clusters for each in status.waves):
         return f"no cluster has a share yet for {new}"

@@ -31,6 +31,8 @@ class RolloutFleet(Stage):
             self.cluster(name)
         self.sick: set[str] = set()
         """Clusters whose new units do not become ready."""
+        self.suspended: set[str] = set()
+        """Clusters that spec.suspend selects."""
         self.given: dict[str, list[str]] = {}
         """Each revision that a cluster was given, in order."""
 
@@ -49,6 +51,13 @@ class RolloutFleet(Stage):
     def edit(self, **spec: Any) -> None:
         """A user's edit of the spec."""
         self.hub.edit(WORKLOADS, NAME, {"spec": spec})
+
+    def suspend(self, *names: str) -> None:
+        """A user's edit of spec.suspend: these clusters, or none."""
+        self.suspended = {*names}
+        among = {"key": "stowage.dev/cluster", "operator": "In", "values": [*names]}
+        held = {"clusterSelector": {"matchExpressions": [among]}}
+        self.edit(suspend=held if names else None)
 
     def pace(self, **rollout: Any) -> None:
         """A user's edit of spec.rollout."""
@@ -120,6 +129,9 @@ class RolloutFleet(Stage):
             seen = self.given.setdefault(name, [])
             if name not in heard:
                 told += [before[name]] if name in before else []
+                continue
+            if name in self.suspended:
+                told.append({**before[name], "state": "Suspended"})
                 continue
             if not seen or seen[-1] != target:
                 seen.append(target)

@@ -123,6 +123,29 @@ async def test_a_failure_holds_it_until_a_retry_or_an_edit() -> None:
         assert fleet.given == given, "no pod restarts where the stable revision runs"
 
 
+@pytest.mark.proves("T3", "KD77")
+@pytest.mark.parametrize("on_failure", ["Pause", "Rollback"])
+async def test_a_suspended_cluster_holds_its_wave_and_fails_nothing(on_failure: str) -> None:
+    fleet = RolloutFleet()
+    async with fleet.at_rest(progressDeadlineSeconds=30, onFailure=on_failure):
+        fleet.suspend("c1")
+        new = fleet.image("v2")
+        await fleet.goes_on(100, every=5)
+        assert fleet.phase == "Progressing", fleet.said()
+        assert "spec.suspend" in fleet.said()[2]
+        fleet.suspend()
+        await fleet.comes_to("Complete")
+        assert fleet.with_revision(new) == ALL
+        fleet.suspend("m1")
+        fleet.image("v3")
+        await fleet.goes_on(30, every=5)
+        fleet.sick = {"m1"}
+        fleet.suspend()
+        await fleet.goes_on(20, every=5)
+        assert fleet.phase == "Progressing", "its time begins when it is written there"
+        await fleet.comes_to("Failed" if on_failure == "Pause" else "RollingBack")
+
+
 @pytest.mark.proves("T8", "T20", "T21")
 async def test_a_rollback_is_whole_and_stays_over_a_restart() -> None:
     fleet = RolloutFleet()
