@@ -20,6 +20,7 @@ from machinery.api.resources import SECRETS
 from machinery.api.verbs import Verbs
 from machinery.errors import ConfigurationError
 from machinery.types.metadata import Key
+from stowage.migrating.clusters import renamed
 from stowage.migrating.peer import Json, Ref, Standing
 
 _PREFIX, _DATA = "migration-", "record.json.gz"
@@ -125,12 +126,38 @@ async def read(hub: Verbs, home: str, uid: str) -> StoredRecord | None:
     return _decoded(found) if found is not None else None
 
 
-async def read_all(hub: Verbs, home: str) -> dict[str, StoredRecord]:
-    """Return all that is kept, by the UIDs of the Workloads."""
+async def read_all(hub: Verbs, home: str, members: Mapping[str, Json]) -> dict[str, StoredRecord]:
+    """Return all that is kept, by the UIDs of the Workloads.
+
+    `members` are the MemberClusters: what was renamed since is read by its present name.
+    """
     listed = await hub.list(SECRETS, namespace=home, label_selector=LABEL_MIGRATION)
-    return {
-        each["metadata"]["name"].removeprefix(_PREFIX): _decoded(each) for each in listed["items"]
+    names = {
+        former: name
+        for name, each in members.items()
+        for former in (each.get("spec") or {}).get("formerNames") or ()
+        if former not in members
     }
+    return {
+        each["metadata"]["name"].removeprefix(_PREFIX): _as_named(_decoded(each), names)
+        for each in listed["items"]
+    }
+
+
+def _as_named(stored: StoredRecord, names: Mapping[str, str]) -> StoredRecord:
+    record = stored.record
+    if not names:
+        return stored
+    replace = msgspec.structs.replace
+    found = replace(
+        record,
+        clusters={theirs: names.get(ours, ours) for theirs, ours in record.clusters.items()},
+        own=renamed(record.own, names),
+        members=[
+            replace(each, member=names.get(each.member, each.member)) for each in record.members
+        ],
+    )
+    return replace(stored, record=found)
 
 
 async def keep(hub: Verbs, home: str, uid: str, record: Record) -> None:

@@ -32,7 +32,7 @@ async def release(world: World, asked: Asked) -> list[Outcome]:
     out, todo = _sorted_out(world, survey)
     faults = await _all_kept(world, survey, todo, {each.key: each.fault for each in out})
     out += [Outcome(key, survey.step(key), fault) for key, fault in faults.items()]
-    survey.records = await kept.read_all(world.hub, world.home)
+    survey.records = await kept.read_all(world.hub, world.home, survey.members)
     going = [each.key for each in todo if each.key not in faults]
     for each in _lost(world, asked, survey):
         going += [] if each.fault else [each.key]

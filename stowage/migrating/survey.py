@@ -204,7 +204,7 @@ async def surveyed(world: World, asked: Asked, *, imports: bool = True) -> Surve
     objects = Objects([*(each.body for each in documents), *await read(world)])
     view = world.peer.view(objects)
     matches = clusters.matched(view.clusters(), members.values(), asked.clusters)
-    records = await kept.read_all(world.hub, world.home)
+    records = await kept.read_all(world.hub, world.home, members)
     try:
         theirs = await kube_system(world.theirs)
     except (NotFound, Forbidden):

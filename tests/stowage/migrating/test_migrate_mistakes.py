@@ -534,3 +534,35 @@ def test_a_finish_that_was_cut_off_ends_nothing_that_the_peer_holds_again(fleet:
         member.edit(NAMESPACES, "shop", {"metadata": {"labels": {MANAGED: None}}})
     steps(fleet, "finish")
     assert not fleet.theirs.all(DEPLOYMENTS)
+
+
+@pytest.mark.proves("IM26")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("adopt", "release"), ("take", "undo", "undo")),
+        (("adopt", "release", "take"), ("finish",)),
+        (("adopt", "release"), ("release", "undo")),
+    ],
+)
+def test_a_migration_goes_on_under_the_new_name_of_a_member(
+    fleet: Fleet, before: tuple[str, ...], after: tuple[str, ...]
+) -> None:
+    steps(fleet, *before)
+    cluster = fleet.hub.read(MEMBER_CLUSTERS, "paris")
+    fleet.hub.remove(MEMBER_CLUSTERS, "paris")
+    spec = {"formerNames": ["paris"]}
+    status = cluster["status"]
+    fleet.hub.put(
+        MEMBER_CLUSTERS, {"metadata": {"name": "lutetia"}, "spec": spec, "status": status}
+    )
+    fleet.named = {**fleet.named, "m1": "lutetia"}
+    shares = [{"cluster": "lutetia", "replicas": 4}, {"cluster": "tokyo", "replicas": 2}]
+    fleet.hub.edit(WORKLOADS, "web", {"status": {"placements": shares}}, status=True)
+    for step in after:
+        if step == "finish":
+            ready(fleet)
+        steps(fleet, step)
+    assert not fleet.hub.all(SECRETS)
+    held = fleet.members["m1"].read(DEPLOYMENTS, "web")["metadata"].get("labels", {})
+    assert (MANAGED in held) is ("finish" not in after)
