@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,20 +133,48 @@ def _formed(document: Document, *, namespace: str, created: str) -> dict[str, An
 def _lay_over(body: dict[str, Any], before: Json) -> None:
     """Keep identity, labels and status of the object before, and replicas that were scaled."""
     meta, old = body["metadata"], before["metadata"]
-    labels = {**(old.get("labels") or {}), **(meta.get("labels") or {})}
-    annotations = {**(old.get("annotations") or {}), **(meta.get("annotations") or {})}
-    body["metadata"] = {**old, "labels": labels, "annotations": annotations}
+    applied = _applied(old)
+    marks = {
+        part: {**_left(old, part, applied), **(meta.get(part) or {})}
+        for part in ("labels", "annotations")
+    }
+    body["metadata"] = {**old, **marks}
     body["status"] = before.get("status") or {}
     # Set by kubectl scale or an autoscaler. kubectl removes the number only if the last apply set
     # it and this file leaves it out.
     scaled = before["spec"].get("replicas")
-    if scaled is not None and "replicas" not in body["spec"] and not _applied(old, "replicas"):
+    if scaled is not None and "replicas" not in body["spec"] and _REPLICAS not in applied:
         body["spec"]["replicas"] = scaled
 
 
-def _applied(metadata: Json, name: str) -> bool:
-    text: str = (metadata.get("annotations") or {}).get(LAST_APPLIED, "{}")
-    return name in json.loads(text).get("spec", {})
+def _left(old: Json, part: str, applied: Collection[tuple[str, str, str]]) -> dict[str, str]:
+    there = old.get(part) or {}
+    return {key: there[key] for key in there if ("metadata", part, key) not in applied}
+
+
+_REPLICAS = ("spec", "", "replicas")
+
+
+def _applied(metadata: Json) -> set[tuple[str, str, str]]:
+    """Return the labels, annotations and fields of the spec that an apply removes when left out.
+
+    As (metadata, labels or annotations, key) and (spec, "", field).
+    """
+    said: dict[str, Any] = json.loads((metadata.get("annotations") or {}).get(LAST_APPLIED, "{}"))
+    found = set(_paths(said, ""))
+    for entry in metadata.get("managedFields") or ():
+        if entry.get("operation") == "Apply":
+            found |= set(_paths(entry.get("fieldsV1") or {}, "f:"))
+    return found
+
+
+def _paths(of: Json, mark: str) -> Iterator[tuple[str, str, str]]:
+    meta = of.get(f"{mark}metadata") or {}
+    for part in ("labels", "annotations"):
+        for key in meta.get(mark + part) or ():
+            yield ("metadata", part, key.removeprefix(mark))
+    for name in of.get(f"{mark}spec") or ():
+        yield ("spec", "", name.removeprefix(mark))
 
 
 def _patch(body: dict[str, Any], patch: Json) -> None:

@@ -286,6 +286,30 @@ def test_a_scaled_number_stays_where_the_file_names_none(write: Write) -> None:
     assert plan(write("w.yaml", silent), fleet)["demo"]["desired"] == 1
 
 
+@pytest.mark.parametrize("server_side", [False, True])
+def test_a_label_that_the_file_no_longer_has_is_removed_if_an_apply_set_it(
+    write: Write, server_side: bool
+) -> None:
+    """Such as one that binds it to a policy; what somebody else set stays."""
+    bound = {"stowage.dev/workload-policy": "none", "stowage.dev/workload-group": "none"}
+    there = workload("demo", labels=bound, metadata={"annotations": {"a": "1"}})
+    mine = {"stowage.dev/workload-policy": "none", "app": "demo"}
+    if server_side:
+        fields = {"f:metadata": {"f:labels": {f"f:{key}": {} for key in mine}}}
+        entry = {"manager": "kubectl", "operation": "Apply", "fieldsV1": fields}
+        there["metadata"]["managedFields"] = [entry]
+    else:
+        applied = json.dumps({"metadata": {"labels": mine}})
+        notes = {"kubectl.kubernetes.io/last-applied-configuration": applied}
+        there["metadata"]["annotations"] |= notes
+    fleet = write("fleet.yaml", cluster("a"), there)
+    files = write("w.yaml", workload("demo"))
+    assert plan(files, fleet)["demo"]["reason"] == "GroupNotFound"
+    del there["metadata"]["labels"]["stowage.dev/workload-group"]
+    fleet = write("fleet.yaml", cluster("a"), there)
+    assert shares(plan(files, fleet)["demo"]) == {"a": 2}
+
+
 def test_the_status_in_a_file_of_workloads_does_not_count(write: Write) -> None:
     told = plan(
         write("w.yaml", workload("demo", status=placed(b=2))),
