@@ -49,9 +49,9 @@ class Numbers:
             key: _workload(body, _status(body, bare, shares[key], starts.get(key, {})))
             for (key, body), bare in zip(bodies.items(), self._bare.values(), strict=True)
         }
-        profiles = where.profiles()
-        self._kept = where.rehearsal(profiles, present, now=now, over=placed)
-        self._anew = where.rehearsal(profiles, present, now=now, over=self._bare)
+        configuration = where.configuration()
+        self._kept = where.rehearsal(configuration, present, now=now, over=placed)
+        self._anew = where.rehearsal(configuration, present, now=now, over=self._bare)
 
     def fault(self, key: Key) -> str:
         """Return why the controller would not keep these placements; empty if it would."""

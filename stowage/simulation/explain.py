@@ -258,8 +258,8 @@ def recomputed(about: Reference, present: PlanInputs, where: plan.Where) -> Expl
 
     Raises ConfigurationError for a missing object, and for one that these profiles do not decide.
     """
-    key, profiles = about.key(where.namespace), where.profiles()
-    rehearsal = where.rehearsal(profiles, present, now=SystemClock().now())
+    key, configuration = about.key(where.namespace), where.configuration()
+    rehearsal = where.rehearsal(configuration, present, now=SystemClock().now())
     workload = rehearsal.placed.get(key)
     if workload is None:
         if (about.resource.kind, (where.namespace, about.name)) in present.objects:
@@ -267,7 +267,7 @@ def recomputed(about: Reference, present: PlanInputs, where: plan.Where) -> Expl
         raise ConfigurationError(about.missing(where.namespace))
     decision = rehearsal.once(key)
     if decision is None:
-        raise ConfigurationError(plan.left(workload, profiles))
+        raise ConfigurationError(plan.left(workload, configuration.profiles))
     found = told(record(decision), about.resource.kind)
     return Explanation(_with_kind(found, workload), remarks(found, workload))
 
@@ -399,7 +399,7 @@ def _listed(head: str, notes: Sequence[Record]) -> str:
 def _recomputed_group(about: Reference, where: plan.Where) -> GroupExplanation:
     """Return the decision of now on each member. Raises ConfigurationError for a missing group."""
     key, present = (where.namespace, about.name), where.present()
-    rehearsal = where.rehearsal(where.profiles(), present, now=SystemClock().now())
+    rehearsal = where.rehearsal(where.configuration(), present, now=SystemClock().now())
     stored = present.objects.get((KIND, key))
     if stored is None and not rehearsal.ledger(Groups).members(key):
         raise ConfigurationError(about.missing(where.namespace))

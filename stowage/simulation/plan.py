@@ -262,13 +262,9 @@ class Where:
         profile = config.default_profile(registry, self.handle)
         return SchedulerConfiguration({DEFAULT_SCHEDULER: profile})
 
-    def profiles(self) -> Mapping[str, Profile]:
-        """Return the profiles of that configuration. Raises ConfigurationError."""
-        return self.configuration().profiles
-
     def rehearsal(
         self,
-        profiles: Mapping[str, Profile],
+        configuration: SchedulerConfiguration,
         present: PlanInputs,
         *,
         now: datetime,
@@ -276,12 +272,13 @@ class Where:
     ) -> Rehearsal:
         """Return what decides on these objects; Workloads in `over` replace some of them."""
         return Rehearsal(
-            profiles,
+            configuration.profiles,
             clusters=present.clusters,
             workloads={**present.workloads, **(over or {})}.values(),
             objects=present.objects.values(),
             now=now,
             handle=self.handle,
+            movement=configuration.movement,
         )
 
 
@@ -290,12 +287,12 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
 
     Raises ConfigurationError for a wrong one, and as `Where` does.
     """
-    found, profiles, now = manifests.read(files), where.profiles(), clock.now()
+    found, configuration, now = manifests.read(files), where.configuration(), clock.now()
     if not found:
         raise ConfigurationError(f"{', '.join(files)}: no Workload in these files")
     present = where.present()
     asked = inventory.to_apply(found, present, namespace=where.namespace, now=now)
-    rehearsal = where.rehearsal(profiles, present, now=now, over=asked.workloads)
+    rehearsal = where.rehearsal(configuration, present, now=now, over=asked.workloads)
     rehearsal.run(asked.keys)
     everybody = rehearsal.placed
     made = {
@@ -310,7 +307,9 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
     planned = [_with_rollout(each, bodies, present.clusters) for each in planned]
     planned = [_with_notes(each, asked.bodies, present.stored) for each in planned]
     theirs = [
-        left(everybody[key], profiles) for key in asked.keys if key not in made and key in everybody
+        left(everybody[key], configuration.profiles)
+        for key in asked.keys
+        if key not in made and key in everybody
     ]
     groups = _groups(rehearsal, present, asked, [each.decision.workload.key for each in planned])
     known = {each.metadata.name for each in present.clusters}

@@ -268,7 +268,7 @@ def test_a_group_that_cannot_be_followed_is_refused_with_its_fault() -> None:
     a, where = runs("a", 4, {"c1": 4}), planning.Where("shop")
     stored = msgspec.convert(group(status=ran(a), minResources={"cpu": "many"}), WorkloadGroup)
     rehearsal = Rehearsal(  # a hub may hold one from before it was looked at; no file may
-        where.profiles(),
+        where.configuration().profiles,
         clusters=[made.cluster("c1")],
         workloads=[known(msgspec.convert(a, Workload))],
         objects=[stored],

@@ -206,7 +206,7 @@ def test_adopted_placements_are_the_peers_and_outlast_a_restart(fleet: Fleet) ->
 
 def _restarted(fleet: Fleet) -> SchedulerCache:
     """The cache of a controller that has just read the hub."""
-    profiles = Where("default").profiles()
+    profiles = Where("default").configuration().profiles
     cache = SchedulerCache(
         profiles.keys(),
         sort=runtime.Ranking(profiles[DEFAULT_SCHEDULER]),
