@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from controller.binding.statuspatch import status_of
 from controller.features.evacuation.fleet import turns
 from controller.framework.calling.guard import PluginError
 from controller.framework.profile import SchedulerConfiguration
@@ -31,7 +30,7 @@ from machinery.types.api import Capacity, NodeGroup
 from machinery.types.metadata import Key, Object
 from stowage.fleet.inventory import PlanInputs
 from stowage.simulation.foresight import evacuated
-from stowage.simulation.rehearsal import Rehearsal
+from stowage.simulation.rehearsal import Rehearsal, written
 
 _CPU = "cpu"
 
@@ -128,11 +127,6 @@ def _amounts(texts: Mapping[str, str | int]) -> dict[str, int]:
 
 def _texts(amounts: Mapping[str, int]) -> dict[str, Any]:
     return {resource: quantities.render(resource, n) for resource, n in amounts.items()}
-
-
-_ATTRIBUTES: Mapping[str, str] = dict(
-    zip(WorkloadStatus.__struct_encode_fields__, WorkloadStatus.__struct_fields__, strict=True)
-)
 
 
 class Simulation(Rehearsal):
@@ -283,11 +277,7 @@ class Simulation(Rehearsal):
             self._count(decision)
             return decision.moves
         before = self.placed[key]
-        told = status_of(decision, before)
-        written = msgspec.convert(told, WorkloadStatus)
-        fields = {_ATTRIBUTES[name] for name in told.keys() & _ATTRIBUTES.keys()}
-        changes = {name: getattr(written, name) for name in fields}
-        status = msgspec.structs.replace(before.status, **changes)
+        status = written(decision, before)
         status = self._run(decision.workload, status, dict(decision.placements))
         if _essence(status) == _essence(before.status):
             return False

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from controller import catalogue
+from controller.binding.statuspatch import status_of
 from controller.cache.ledger import Ledger
 from controller.eventhandlers import SchedulerCache, known
 from controller.framework.profile import Profile, SchedulerConfiguration
@@ -21,8 +22,9 @@ from controller.framework.runtime import framework as runtime
 from controller.framework.runtime.feature import placed_kinds, told_of_placed
 from controller.framework.runtime.handle import DryRunHandle
 from controller.model.moving import MovementConfiguration
-from controller.model.objects import MemberCluster, Workload
-from controller.model.unit import WorkloadInfo
+from controller.model.objects import MemberCluster, Workload, WorkloadStatus
+from controller.model.placed import is_workload
+from controller.model.unit import WorkloadInfo, restated
 from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision
 from controller.scheduling.sets import Batch, Others
@@ -36,6 +38,18 @@ LOG = logs.get(__name__)
 
 _Inside: TypeAlias = tuple[ReservedShare, ...]
 L = TypeVar("L", bound=Ledger)
+_ATTRIBUTES: Mapping[str, str] = dict(
+    zip(WorkloadStatus.__struct_encode_fields__, WorkloadStatus.__struct_fields__, strict=True)
+)
+
+
+def written(decision: Decision, before: Workload) -> WorkloadStatus:
+    """Return the status of a Workload once the controller has written a decision on it."""
+    told = status_of(decision, before)
+    after = msgspec.convert(told, WorkloadStatus)
+    fields = {_ATTRIBUTES[name] for name in told.keys() & _ATTRIBUTES.keys()}
+    changes = {name: getattr(after, name) for name in fields}
+    return msgspec.structs.replace(before.status, **changes)
 
 
 class Rehearsal:
@@ -75,6 +89,8 @@ class Rehearsal:
         self._profiles = profiles
         self._now = now
         self._infos: dict[Key, WorkloadInfo] = {}
+        self._moved: dict[Key, Workload] = {}
+        """Workloads whose replicas move, as their last decisions would be written."""
         self.decisions: dict[Key, Decision] = {}
         """The last decision that changed a Workload's shares or left it none, else its first."""
         self.judged: dict[Key, Batch] = {}
@@ -200,6 +216,12 @@ class Rehearsal:
         inside = msgspec.convert(decision.fields.get("reservations") or (), _Inside)
         present = dict(decision.placements)
         after = replace(info, present=present, decided=decided, reservations=inside)
+        if is_workload(key) and info.present and not same:
+            # What moves counts against the fleet's budget until it is ready.
+            stored = self._moved.get(key) or self.placed[key]
+            status = written(decision, stored)
+            self._moved[key] = moved = restated(stored, stored.metadata, status)
+            after = replace(after, moving=moved.info.moving)
         # The clusters' reports are about the old shares.
         self._infos[key] = after if same else replace(after, shown={})
         self._cache.assume(self._infos[key], decision.placements)
