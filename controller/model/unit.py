@@ -28,6 +28,7 @@ from controller.model.objects import (
 )
 from controller.model.observedlimits import ObservedLimit, Shown, from_status, shown, waiting
 from controller.model.overridden import Overridden, alongside, most_of, overridden_of, stays
+from controller.model.patched import most_patched
 from controller.model.place import Place, together
 from controller.model.requests import Charge, parts_of, request_of
 from controller.model.work import Work, known_in, work_of
@@ -180,6 +181,8 @@ class WorkloadInfo:
     """The request of the pods that its manifests make on each cluster; "pods" is their number."""
     most_request: Mapping[str, int] = field(default_factory=dict)
     """The most that one replica requests by any of its overrides; empty without one."""
+    patched: Mapping[str, int] = field(default_factory=dict)
+    """The most that one replica requests by the patches in its status; empty without one."""
     divided: bool = False
     """A plugin divides its replicas whatever its distribution; set by a decision (`Settle`)."""
     booked: bool = False
@@ -375,6 +378,8 @@ def workload_info(workload: Workload) -> WorkloadInfo:
             f"{field}: at 0 {with_article(profile.kind)} deletes its claims and their data; "
             f"spec.movement.data: {MovedData.LEAVE} lets them go"
         )
+    skeleton = podtemplate.skeleton(pod_meta, pod)
+    source = spec if profile.pods and not profile.pod_path else None
     return WorkloadInfo(
         namespace=meta.namespace,
         name=meta.name,
@@ -410,7 +415,7 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         constraints=_hash(_rules(spec, meta.namespace)),
         demand=_hash([replicas, request]),
         shape=shape,
-        pod=podtemplate.skeleton(pod_meta, pod),
+        pod=skeleton,
         overridden=changes,
         alongside=alongside(spec.manifests, changes.raw if changes else b"") or _NOTHING,
         left=_outliving(spec, template, changes.raw if changes else b""),
@@ -423,7 +428,8 @@ def workload_info(workload: Workload) -> WorkloadInfo:
         idle=bool(profile.suspended) and judge(profile, body).health == ShareHealth.SUSPENDED,
         delivered=spec.delivery != Delivery.NONE,
         claims=0 if leaves_data else claims,
-        source=spec if profile.pods and not profile.pod_path else None,
+        source=source,
+        patched=most_patched(workload.status.overrides, skeleton, source, profile) or _NOTHING,
         **_of_status(
             workload,
             shape,
@@ -462,6 +468,8 @@ def restated(held: Workload, meta: Meta, status: WorkloadStatus) -> Workload:
         total=info.work.total if info.work is not None else None,
         gang=bool(info.groups),
     )
+    patched = most_patched(later.status.overrides, info.pod, info.source, info.profile)
+    fields["patched"] = patched or _NOTHING
     if info.profile.ordered:
         fields["ranges"] = known_in(later, info.first_ordinal)
     return msgspec.structs.replace(later, info=replace(info, **fields))

@@ -92,11 +92,17 @@ def of_unit(info: WorkloadInfo) -> dict[str, int]:
         "Reservation",
     ):
         return {}
-    return {UNITS: 1, **asked(most_request(info))}
+    return {UNITS: 1, **asked(_most(most_request(info), info.patched))}
 
 
 def most_request(info: WorkloadInfo) -> Amounts:
-    request, more = info.request, info.most_request
+    """Return the most by the template and its overrides: what a new replica may request."""
+    return _most(info.request, info.most_request)
+
+
+def _most(request: Amounts, more: Amounts) -> Amounts:
+    if not more:
+        return request
     return {name: max(request.get(name, 0), more.get(name, 0)) for name in {**request, **more}}
 
 

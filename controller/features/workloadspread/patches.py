@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,25 +22,14 @@ from controller.features.workloadspread.compiled import (
     subsets_of,
 )
 from controller.framework.interface import Variant
-from controller.model import podtemplate
-from controller.model.place import HARD, Place, together
-from controller.model.requests import parts_of, request_of
+from controller.model.patched import PatchedPod, laid_over
+from controller.model.place import HARD
 from controller.model.unit import WorkloadInfo
 from controller.planner.subsets import Subsets
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.snapshot import Snapshot
-from machinery.kinds.profile import Profile, with_article
-from machinery.kinds.templates import at_place, put, template_places
-from machinery.types import strategic_merge
+from machinery.kinds.profile import with_article
 from machinery.types.taints import Toleration
-
-_KEPT = 1024
-"""Patched pods that are remembered: every pass asks for the same few."""
-
-
-_NO_TEMPLATE = "{} has no pod template that it could be laid over"
-_Pod: TypeAlias = tuple[Mapping[str, int], Place]
-"""The request of a pod, and the nodes that it may lie on."""
 
 
 def variants(
@@ -87,7 +76,7 @@ def _varied(spread: CompiledSpread, info: WorkloadInfo) -> Iterator[Variant]:
         yield replace(kind, rows=partial(_among, spread, info.replicas, said, places))
 
 
-def patched(info: WorkloadInfo, patch: Mapping[str, Any] | None) -> _Pod:
+def patched(info: WorkloadInfo, patch: Mapping[str, Any] | None) -> PatchedPod:
     """Return the pod of a Workload with a patch over it.
 
     Raises:
@@ -96,12 +85,7 @@ def patched(info: WorkloadInfo, patch: Mapping[str, Any] | None) -> _Pod:
     if patch is None:
         return info.request, info.place
     encoded = msgspec.json.encode(patch, order="deterministic")
-    if info.pod:
-        return _merged(info.pod, encoded)
-    if info.source is not None and info.source.template is not None:
-        body = {"spec": info.source.template.spec}
-        return _each_merged(msgspec.json.encode(body), info.profile, encoded)
-    raise ValueError(_NO_TEMPLATE.format(with_article(info.kind)))
+    return laid_over(encoded, info.pod, info.source, info.profile, info.kind)
 
 
 def _among(
@@ -142,32 +126,6 @@ def fault_of(spread: CompiledSpread, info: WorkloadInfo) -> str:
         runs = "which runs on every cluster in full"
         return f"its target {info.name} holds {with_article(info.kind)}, {runs}"
     return fault(spread, info)
-
-
-@lru_cache(maxsize=_KEPT)
-def _merged(pod: bytes, patch: bytes) -> _Pod:
-    merged = strategic_merge.merge(msgspec.json.decode(pod), msgspec.json.decode(patch))
-    podtemplate.check_pods(merged)
-    spec = merged.get("spec") or {}
-    try:
-        request = request_of(spec, (merged.get("metadata") or {}).get("labels") or {})
-    except ValueError as e:
-        raise ValueError(str(e).removeprefix("spec.template.")) from e
-    return request, Place.of(spec)
-
-
-@lru_cache(maxsize=_KEPT)
-def _each_merged(body: bytes, profile: Profile, patch: bytes) -> _Pod:
-    """Lay a patch over each template of a kind of several sorts of pods."""
-    patched_body, said = msgspec.json.decode(body), msgspec.json.decode(patch)
-    places = template_places(profile, patched_body)
-    if not places:
-        raise ValueError(_NO_TEMPLATE.format(with_article(profile.kind)))
-    for place in places:
-        merged = strategic_merge.merge(at_place(patched_body, place), said)
-        podtemplate.check_pods(merged)
-        put(patched_body, place, merged)
-    return together(parts_of(profile, patched_body))
 
 
 def overrides_of(

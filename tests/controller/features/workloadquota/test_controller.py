@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from controller.features.workloadquota.plugin import WorkloadQuotaPlugin
-from machinery.api.resources import RESERVATIONS, WORKLOAD_QUOTAS, WORKLOADS
+from machinery.api.resources import RESERVATIONS, WORKLOAD_QUOTAS, WORKLOAD_SPREADS, WORKLOADS
 from tests.controller.features.reservation.reserving import owner, reservation
 from tests.controller.features.workloadgroup.grouping import Gangs
 from tests.controller.features.workloadquota.quota import both, most_in, units
 from tests.controller.features.workloadquota.quotas import body
+from tests.controller.features.workloadspread.spreading import spread
 from tests.controller.live import condition, deployment
 from tests.controller.memory import Stage
 
@@ -95,6 +96,22 @@ async def test_what_runs_of_a_workload_that_cannot_be_read_any_more_frees_nothin
         right = deployment("first", cpu="500m")
         stage.hub.edit(WORKLOADS, "first", {"spec": {"targetDeployment": right}})
         await stage.until(lambda: stage.placed("next") and stage.placed("third"), seconds=1)
+
+
+async def test_the_patch_of_a_spread_counts_for_what_is_placed_already() -> None:
+    stage = arranged(units=100, cpu=10)
+    async with stage.leading():
+        stage.workload("first", replicas=4)
+        await stage.until(lambda: stage.placed("first"))
+        requests = {"resources": {"requests": {"cpu": "2"}}}
+        patch = {"spec": {"containers": [{"name": "main", **requests}]}}
+        spread(stage, {"name": "all", "patch": patch}, target="first")
+        await stage.until(lambda: stage.hub.read(WORKLOADS, "first")["status"].get("overrides"))
+        await stage.until(lambda: status(stage).get("used", {}).get("requests.cpu") == "8")
+        stage.workload("next", replicas=3)
+        await stage.until(lambda: waits(stage, "next"))
+        stage.hub.remove(WORKLOAD_SPREADS, "ws")
+        await stage.until(lambda: stage.placed("next") == {"a": 3})
 
 
 async def test_a_quota_that_is_deleted_holds_nobody() -> None:
