@@ -63,7 +63,7 @@ def upgrade(
         return rows
 
     told = "each step that was carried out stays; the same command goes on from there"
-    rows = with_hub(at, whole, interrupted=told)
+    rows = with_hub(at, whole, interrupted="" if check else told)
     number = f"{len(rows)} change{'' if len(rows) == 1 else 's'}" if rows else "nothing to change"
     say(f"{number}; no replica moves, no pod on a member restarts" if rows else number)
     command.exit(1 if check and rows else 0)

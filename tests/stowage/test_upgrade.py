@@ -4,6 +4,7 @@ upgrade says of members that lack a right."""
 from __future__ import annotations
 
 import base64
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -107,6 +108,23 @@ def test_a_second_run_and_a_new_hub_are_asked_nothing(hub: Hub, change: dict[str
         setattr(hub, name, value)
     assert install(hub.file, "--dry-run").stderr == ""
     assert "Nothing is installed" not in str(install(hub.file).exception), "it goes on to the hub"
+
+
+@pytest.mark.proves("PK15")
+@pytest.mark.parametrize("more", [(), ("--check",)])
+def test_a_check_that_is_interrupted_tells_of_no_step(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    told = list[str]()
+
+    def cut_off(_at: Any, _use: Any, *, interrupted: str) -> list[Any]:
+        told.append(interrupted)
+        return []
+
+    monkeypatch.setattr(sys.modules["stowage.commands.upgrade"], "with_hub", cut_off)
+    ran = CliRunner().invoke(cli, ["upgrade", f"--kubeconfig={hub.file}", *more])
+    assert ran.exit_code == 0, ran.output
+    assert ("carried out" in told[0]) is not bool(more)
 
 
 # --- members --------------------------------------------------------------------------------------
