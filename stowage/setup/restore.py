@@ -2,8 +2,8 @@
 
 What is there already stays as it is. First the ConfigMap `stowage-restored` notes the former hub:
 from then on nothing is swept. Then each object is made with a mark that keeps both processes off
-it. When all are there their statuses are written, and at last the marks say that they are whole. So
-a restore that ends halfway has changed nothing that runs, and the same command goes on from there.
+it, its status is written, and when all are there the marks say that they are whole. So a restore
+that ends halfway has changed nothing that runs, and the same command goes on from there.
 
 `accept` ends what a restore began: for one Workload, or for all.
 """
@@ -17,7 +17,7 @@ import json
 import re
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,6 @@ TRIES = 5
 """Writes of a status that others write as well."""
 _UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _OF_SERVER = (*SERVER_METADATA, "ownerReferences")
-_OF_MADE = ("name", "namespace", "generation", "resourceVersion")
 _OF_THE_MOMENT = (ANNOTATION_COUNTED, ANNOTATION_SWEEP, ANNOTATION_RESTORED)
 """Annotations that hold for the hub of the backup, or for its former objects."""
 _TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 - a type
@@ -176,27 +175,12 @@ def _title(origin: Origin) -> str:
 
 @dataclass(slots=True)
 class _Made:
-    """An object that is not whole yet; `stored` is what its status is written on."""
+    """An object that is not whole yet."""
 
     res: Resource
-    stored: Json
-
-    @property
-    def namespace(self) -> str | None:
-        found: str | None = self.stored["metadata"].get("namespace")
-        return found
-
-    @property
-    def name(self) -> str:
-        return str(self.stored["metadata"]["name"])
-
-    @property
-    def generation(self) -> int:
-        return int(self.stored["metadata"]["generation"])
-
-    @property
-    def key(self) -> tuple[str, str | None, str]:
-        return (self.res.kind, self.namespace, self.name)
+    namespace: str | None
+    name: str
+    generation: int
 
 
 @dataclass(slots=True)
@@ -212,29 +196,27 @@ class Restore:
     faults: list[str] = field(default_factory=list)
     _uids: dict[str, str] = field(default_factory=dict)
     """The new UIDs by those of the backup."""
-    _made: dict[tuple[str, str | None, str], _Made] = field(default_factory=dict)
+    _made: list[_Made] = field(default_factory=list)
+    _inside: list[tuple[_Made, list[Any]]] = field(default_factory=list)
+    """Workloads with their `status.reservations`."""
 
     async def run(self) -> None:
         """Raises StowageError if something could not be restored; run it again then."""
         await self._note()
-        await self._each(self._restore)
-        # A status may name an object of any kind by its UID, so all objects are made first.
-        await self._each(self._restore_status)
-        for made in _batches(self._made.values()):
-            await asyncio.gather(*map(self._complete, made))
-        await self._change({_STATE: _DONE})
-
-    async def _each(self, restore: Callable[[Resource, Manifest], Awaitable[None]]) -> None:
-        """Raises StowageError, naming all that `restore` has noted in `faults`."""
         for kind, group in itertools.groupby(self.content.items(), key=lambda each: each["kind"]):
             for some in _batches(group):
-                await asyncio.gather(*(restore(RESOURCES[kind], each) for each in some))
+                await asyncio.gather(*(self._restore(RESOURCES[kind], each) for each in some))
         if self.faults:
             raise StowageError(
                 "\n".join(self.faults)
                 + f"\n{len(self.faults)} objects could not be restored, and neither process acts "
                 "on the others yet: mend what is named, and run the same command again"
             )
+        for some in _batches(self._inside):
+            await asyncio.gather(*(self._name_reservations(*each) for each in some))
+        for made in _batches(self._made):
+            await asyncio.gather(*map(self._complete, made))
+        await self._change({_STATE: _DONE})
 
     async def _note(self) -> None:
         """Note the restore before anything else, or go on with one of the same file."""
@@ -265,7 +247,8 @@ class Restore:
             )
 
     async def _restore(self, res: Resource, item: Manifest) -> None:
-        meta, where = item["metadata"], _where(res, item)
+        meta = item["metadata"]
+        where = f"{res.kind} {'/'.join(filter(None, (meta.get('namespace'), meta['name'])))}"
         if why := _left_to_others(res, item, secrets=self.content.origin.secrets):
             self.say(f"{where}: {why}")
             self.counts["left out"] += 1
@@ -295,19 +278,18 @@ class Restore:
         self.counts["restored" if made else "there"] += 1
         if said != mark:  # it is no object of ours, is whole already, or was there before
             return
-        kept = {key: meta[key] for key in _OF_MADE if key in meta}
-        one = _Made(res, {"metadata": kept, "status": dict.fromkeys(stored.get("status") or {})})
-        self._made[one.key] = one
+        if status := item.get("status"):
+            await self._status(res, stored, self._as_here(status, item, meta["generation"]))
+        one = _Made(res, meta.get("namespace"), meta["name"], meta["generation"])
+        self._made.append(one)
+        if inside := (item.get("status") or {}).get("reservations"):
+            self._inside.append((one, inside))
 
-    async def _restore_status(self, res: Resource, item: Manifest) -> None:
-        meta, status = item["metadata"], item.get("status")
-        made = self._made.get((res.kind, meta.get("namespace"), meta["name"]))
-        if made is None or not status:
-            return
-        try:
-            await self._status(res, made.stored, self._as_here(status, item, made.generation))
-        except ApiError as e:
-            self.faults.append(f"{_where(res, item)}: {e}")
+    async def _name_reservations(self, made: _Made, inside: list[Any]) -> None:
+        """Write the new UIDs of Reservations, which are made after the Workloads inside of them."""
+        patch = {"status": {"reservations": self._with_new_uids(inside)}}
+        where: dict[str, Any] = {"namespace": made.namespace, "subresource": "status"}
+        await self.hub.merge_patch(made.res, made.name, patch, **where)
 
     def _body(self, item: Json, mark: RestoredMark | None) -> dict[str, Any]:
         """Return the object as it is made: what a server writes is left out."""
@@ -366,11 +348,6 @@ class Restore:
         notes = {ANNOTATION_RESTORED: mark if made.res == WORKLOADS else None}
         patch = {"metadata": {"annotations": notes}}
         await self.hub.merge_patch(made.res, made.name, patch, namespace=made.namespace)
-
-
-def _where(res: Resource, item: Json) -> str:
-    meta = item["metadata"]
-    return f"{res.kind} {'/'.join(filter(None, (meta.get('namespace'), meta['name'])))}"
 
 
 def _left_to_others(res: Resource, item: Json, *, secrets: bool) -> str:
