@@ -288,7 +288,8 @@ async def remove_made(member: ApiClient, made: Sequence[Made], say: Say) -> None
     for each in made:
         if each.resource == NAMESPACES:
             patch = {"metadata": {"labels": {LABEL_TENANT: None}}}
-            await member.merge_patch(NAMESPACES, each.name, patch)
+            with suppress(NotFound):  # it is gone since it was listed
+                await member.merge_patch(NAMESPACES, each.name, patch)
         else:
             await remove(member, each.resource, each.name, namespace=each.namespace, say=say)
 

@@ -217,3 +217,12 @@ async def test_nothing_is_taken_from_a_hub_that_comes_back_before_the_answer(mon
     with pytest.raises(ConfigurationError, match="serves this cluster"):
         await cleaning
     assert member.read(DEPLOYMENTS, "web")
+
+
+@pytest.mark.proves("Q15")
+async def test_a_namespace_that_is_gone_by_the_time_of_the_answer_keeps_nothing_else():
+    member = MemoryHub(clock=FakeClock(), admission=False)
+    member.put(DEPLOYMENTS, {"metadata": {"name": "web", "namespace": "shop"}})
+    made = [member_side.Made(NAMESPACES, "gone"), member_side.Made(DEPLOYMENTS, "web", "shop")]
+    await member_side.remove_made(member, made, len)
+    assert not member.all(DEPLOYMENTS)
