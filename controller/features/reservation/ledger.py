@@ -247,6 +247,13 @@ class ReservationLedger:
         there = self._held.get(key, {}).items()
         return {cluster: hold.loads for cluster, hold in there if hold.loads}
 
+    def changed_holds(self, but: Collection[Key]) -> tuple[list[Loads], list[Loads]]:
+        """Return what the snapshot holds for reservations, and what they hold by an overlay.
+
+        Only of those that the overlay changes, without those in `but`.
+        """
+        return [], []
+
     def unused_in(self, namespace: str) -> Amounts:
         """Return the amounts held in a namespace for owners still to come."""
         return self._left.get(namespace, NOTHING)
@@ -467,6 +474,11 @@ class _ReservationOverlay(ReservationLedger):
         self._users, self._own_users = ChainMap({}, self._users), set[Name]()
         self._tight = set()
         self._changed = set[Key]()
+        known: dict[Key, dict[str, Mapping[Load, int]]] = vars(base).get("_holds", {})
+        self._holds = {key: dict(there) for key, there in known.items()}
+        """The loads that reservations hold by these changes, by cluster."""
+        self._booked = set[Key](vars(base).get("_booked", ()))
+        """Reservations that are placed otherwise here: the snapshot has their room in flight."""
         for booked in (True, False):  # reservations first: shares inside depend on their places
             for info, placements in placed.values():
                 if info.booked == booked:
@@ -476,8 +488,22 @@ class _ReservationOverlay(ReservationLedger):
         if info.booked:
             self._placed[_own(info.key)] = (info.uid, _some(placements))
             self._changed.add(_own(info.key))
-        else:
-            self._changed |= {key for key, _ in self._put_inside(info, placements)}
+            self._booked.add(_own(info.key))
+            self._holds.pop(_own(info.key), None)
+            return
+        for key, cluster in self._put_inside(info, placements):
+            self._changed.add(key)
+            if key not in self._booked:
+                self._holds.setdefault(key, {})[cluster] = self._wanted(key, cluster).loads
+
+    def changed_holds(self, but: Collection[Key]) -> tuple[list[Loads], list[Loads]]:
+        then, now = list[Loads](), list[Loads]()
+        for key, there in self._holds.items() if self._holds else ():
+            if key not in but:
+                held = self._base.held(key)
+                then.append({c: held[c] for c in there if c in held})
+                now.append({c: loads for c, loads in there.items() if c in held})
+        return then, now
 
     def unused_in(self, namespace: str) -> Amounts:
         total = dict(self._base.unused_in(namespace))

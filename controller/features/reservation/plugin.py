@@ -106,8 +106,18 @@ class ReservationPlugin:
         self, state: CycleState, info: WorkloadInfo, snapshot: Snapshot, bound: PlacementIndex
     ) -> tuple[WorkloadInfo, Snapshot, bool] | Status:
         own = _own(state)
-        back = {} if own is None else added(own.ledger.held(each.key) for each in own.reserved)
-        return (info, snapshot.releasing(back), True) if back else (info, snapshot, False)
+        if own is None:
+            return info, snapshot, False
+        # What others of a set take inside is in flight, and no longer held beside that.
+        then, now = own.ledger.changed_holds({each.key for each in own.reserved})
+        back = added([*(own.ledger.held(each.key) for each in own.reserved), *then])
+        if not back:
+            return info, snapshot, False
+        snapshot = snapshot.releasing(back)
+        for name, loads in added(now).items():
+            for load, replicas in loads.items():
+                snapshot = snapshot.assuming(load, {name: replicas})
+        return info, snapshot, True
 
     def filter(
         self, state: CycleState, _info: WorkloadInfo, snapshot: Snapshot, _bound: PlacementIndex

@@ -1,8 +1,8 @@
 """The shortage of a gang, before and after an attempt.
 
 The resource gap is a lower bound: if it reports a shortage, no pass could place the quorum, nor so
-much of it that it were held. A gang without a gap may still fail. Patches of a WorkloadSpread are
-unknown here.
+much of it that it were held. A gang without a gap may still fail. Overrides and the patches of a
+WorkloadSpread are unknown here.
 """
 
 from __future__ import annotations

@@ -400,9 +400,11 @@ class Coscheduling:
         return _denied(self._denial(group) + why, why, detail=detail)
 
     def _patched(self, members: Iterable[Member], bound: PlacementIndex, now: datetime) -> bool:
-        """Whether another rule divides a member's replicas, and may patch them."""
+        """Whether overrides, or a rule that divides a member, may make its replicas smaller."""
         profiles = self._handle.configuration.profiles
         for info in (member.workload for member in members if member.open):
+            if info.overridden is not None:
+                return True
             profile = profiles.get(info.scheduler_name)
             if profile is not None and runtime.settled(profile, info, now, bound).divided:
                 return True

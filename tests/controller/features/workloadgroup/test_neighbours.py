@@ -13,7 +13,7 @@ from controller.features.workloadgroup.plugin import Coscheduling
 from controller.model.unit import WorkloadInfo
 from crds.names import LABEL_GROUP
 from machinery.api.resources import RESERVATIONS
-from tests.controller.features.reservation.reserving import reservation
+from tests.controller.features.reservation.reserving import owner, reservation
 from tests.controller.features.workloadgroup.grouping import Gangs
 from tests.controller.live import deployment
 from tests.controller.make import REQUIRED, beside
@@ -152,3 +152,62 @@ async def test_a_fault_over_one_gang_is_told_on_its_members_alone(
         await all_say(gangs, "PluginError", "bad-0", "bad-1")
         assert "out of order" in gangs.says("bad-0")[2]
         assert gangs.placed("bad-0") == {}
+
+
+@pytest.mark.proves("B19")
+async def test_a_gang_whose_overrides_ask_for_less_is_not_denied_by_its_template(
+    tmp_path: Path,
+) -> None:
+    stage = Gangs(tmp_path)
+    stage.cluster("a", cpu="2")
+    pods = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
+    override = {"name": "small", "clusterSelector": {}, "patch": {"spec": {"template": pods}}}
+    async with stage.led():
+        stage.group(least=2)
+        stage.member("web", replicas=2, cpu="3", overrides=[override])
+        await stage.until(lambda: stage.placed("web") == {"a": 2})
+
+
+@pytest.mark.proves("E28")
+@pytest.mark.parametrize("cpu", ["2", "1"])
+async def test_members_of_a_gang_come_each_into_a_reservation_of_its_own(
+    tmp_path: Path, cpu: str
+) -> None:
+    stage = Gangs(tmp_path)
+    stage.cluster("a", cpu="8")
+    rooms = ("room", "other")
+
+    def phases() -> set[str]:
+        found = (stage.hub.read(RESERVATIONS, name).get("status", {}) for name in rooms)
+        return {each.get("phase", "") for each in found}
+
+    async with stage.led():
+        for name, member in zip(rooms, "xy", strict=True):
+            how: dict[str, Any] = {"requests": {"cpu": "2"}, "replicas": 2}
+            stage.hub.put(RESERVATIONS, reservation(name, owners=[owner(member)], **how))
+        await stage.until(lambda: phases() == {"Available"})
+        stage.group(least=4)
+        for member in "xy":
+            stage.member(member, replicas=2, cpu=cpu)
+        await stage.until(lambda: stage.placed("x") and stage.placed("y"))
+        await stage.until(lambda: phases() == {"Succeeded"})
+
+
+@pytest.mark.proves("E28")
+async def test_what_a_member_leaves_of_its_reservation_is_no_room_of_its_siblings(
+    tmp_path: Path,
+) -> None:
+    stage = Gangs(tmp_path)
+    stage.cluster("a", cpu="4")
+    async with stage.led():
+        how: dict[str, Any] = {"requests": {"cpu": "4"}, "allocateOnce": False}
+        stage.hub.put(RESERVATIONS, reservation(owners=[owner("x")], **how))
+        await stage.until(
+            lambda: stage.hub.read(RESERVATIONS, "room").get("status", {}).get("phase")
+        )
+        stage.group(least=2)
+        stage.member("x", replicas=1, cpu="1")
+        stage.member("y", replicas=1, cpu="1")
+        await stage.until(lambda: stage.says("y")[1] == "GroupDenied")
+        await stage.calm(10)
+        assert [stage.placed(name) for name in "xy"] == [{}, {}]
