@@ -47,7 +47,7 @@ from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
 from propagator.orders import Share, ShareReport
 from propagator.outcome import DesiredShare, Outcome, outcome_of
-from propagator.pull.assignments import AssignmentWriter, carried_of, written_of
+from propagator.pull.assignments import AssignmentWriter, carried_of, stands, written_of
 from propagator.removal.at_most_once import AtMostOnce, Waiting
 from propagator.removal.deletions import DeletionBrake
 from propagator.removal.finalizer import Finalizer
@@ -349,7 +349,10 @@ class ShareWriter:
         live = main_object(main_of(workload), there)
         written = {id_on_member(found, workload.namespace): applied_of(found) for _, found in there}
         if isinstance(session, PullSession):
-            written = written_of(session.assignment(workload.uid))
+            order = session.assignment(workload.uid)
+            written = written_of(order)
+            if not written and stands(order):
+                return unstaged_revision(spec)  # its last order was to write nothing
         if not written:
             return spec
         with suppress(Refused):

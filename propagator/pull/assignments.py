@@ -255,6 +255,13 @@ def written_of(found: Assignment | None) -> dict[ObjectId, str]:
     return {}
 
 
+def stands(found: Assignment | None) -> bool:
+    """Whether the agent tells of something there."""
+    if found is None or (counts := found.status.counts) is None:
+        return False
+    return bool(counts.asked or counts.current or found.status.health)
+
+
 def carried_of(found: Assignment | None) -> str | None:
     if found is None or found.spec.order != AssignmentOrder.APPLY:
         return None

@@ -70,8 +70,7 @@ def told_by_agent(
     found = session.assignment(workload.uid)
     outcome = outcome if outcome is not None and outcome.desired == desired else None
     current = outcome is not None and found is not None and found.carried_out
-    if not current:
-        _keep(entry, before)
+    _keep(entry, before, desired, outcome, current=current)
     if "ended" not in entry and leaving:
         _leave(entry, workload, outcome)
     elif outcome is None and _stands(found, entry, before, desired):
@@ -196,10 +195,22 @@ def _hold(entry: dict[str, Any], outcome: Outcome, reason: PropagatedReason) -> 
         entry["blocked"] = {"reason": blocked.reason.value, "message": blocked.message}
 
 
-def _keep(entry: dict[str, Any], before: Mapping[str, Any]) -> None:
-    for name in ("observedGeneration", "revision"):
-        if name in before and name not in entry:
-            entry[name] = before[name]
+def _keep(
+    entry: dict[str, Any],
+    before: Mapping[str, Any],
+    desired: DesiredShare,
+    outcome: Outcome | None,
+    *,
+    current: bool,
+) -> None:
+    """Add what the present order does not tell: the last revision that is whole there stays."""
+    if outcome is not None and outcome.found:
+        entry.setdefault("revision", outcome.found)
+    names = [] if current else ["observedGeneration"]
+    names += ["revision"] if desired.revision or not current else []
+    for name in names:
+        if name in before:
+            entry.setdefault(name, before[name])
 
 
 def _begun(entry: Mapping[str, Any]) -> ShareState:

@@ -40,7 +40,8 @@ from machinery.api.resources import (
     WORKLOAD_GROUPS,
     WORKLOADS,
 )
-from machinery.errors import NotFound, StowageError
+from machinery.errors import Forbidden, NotFound, StowageError
+from machinery.kinds.revisions import digest_of, revision_data, unstaged_revision
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.types import conditions
 from propagator.credentials.agent_credential import HubAccess, InviteUsed, WrongHub
@@ -1182,6 +1183,78 @@ async def test_an_edit_reaches_a_share_that_a_budget_holds() -> None:
         assert runs_there() == ("mended", 3)
         member.report("poddisruptionbudgets", where, disruptionsAllowed=2)
         await world.until(lambda: runs_there() == ("mended", 1))
+
+
+@pytest.mark.proves("A9")
+@pytest.mark.parametrize(("held", "image"), [(False, "one"), (False, "two"), (True, "two")])
+async def test_a_rollout_begins_with_what_an_agent_runs(*, held: bool, image: str) -> None:
+    """A `held` one has written nothing of late: its Assignment does not tell what runs there."""
+    waves = [{"name": "a", "clusterSelector": {"matchLabels": {"tier": "canary"}}}]
+
+    def revision() -> str:
+        shares = {each["name"]: each for each in world.status("web").get("clusters", [])}
+        return str(shares["paris"].get("revision", ""))
+
+    def runs_there() -> str:
+        (found,) = world.deployments("paris")
+        (container,) = found["spec"]["template"]["spec"]["containers"]
+        return str(container["image"])
+
+    async with serving() as world:
+        body = workload("web")
+        body["spec"]["targetDeployment"] = deployment("web", image="one")
+        world.put(WORKLOADS, body)
+        world.place("web", paris=2)
+        await world.until(lambda: runs(world, "web", paris=2))
+        if held:
+            uid = world.hub.read(WORKLOADS, "web")["metadata"]["uid"]
+            world.hub.edit(WORKLOADS, "web", {"spec": {"suspend": {"clusterSelector": {}}}})
+            await world.until(lambda: (world.assignment(uid) or {})["spec"]["order"] == "Observe")
+            await world.calm(5)
+        edited = {"targetDeployment": deployment("web", image=image), "rollout": {"waves": waves}}
+        world.hub.edit(WORKLOADS, "web", {"spec": {**edited, "suspend": None}})
+        await world.until(revision, seconds=20)
+        await world.calm(5)
+        spec = digest_of(revision_data(world.hub.read(WORKLOADS, "web")["spec"]))
+        there = spec if image == "one" else unstaged_revision(spec)
+        assert (revision(), runs_there()) == (there, "one")
+        rollout = {"phase": "Progressing", "revision": spec}
+        waits = {"rollout": rollout, "revisions": [{"revision": there, "clusters": ["paris"]}]}
+        world.hub.edit(WORKLOADS, "web", {"status": waits}, status=True)
+        await world.calm(20)
+        assert (revision(), runs_there()) == (there, "one"), "its wave has not come"
+        world.hub.edit(WORKLOADS, "web", {"status": {"revisions": []}}, status=True)
+        await world.until(lambda: (revision(), runs_there()) == (spec, image))
+
+
+@pytest.mark.proves("T1", "T23")
+@pytest.mark.parametrize("member", ["paris", "m1"])
+async def test_a_refusal_leaves_a_share_its_revision(member: str) -> None:
+    """Else the rollout would take its cluster for one that was given none, and take it back."""
+    world, full = PullWorld("m1"), list[str]()
+    attempt = world._attempt
+
+    async def refuses(client: Any, call: Any, token: Any) -> bytes:
+        if full and call.method == "PATCH" and "/deployments/" in call.url.path:
+            raise Forbidden(code=403, reason="Forbidden", message=full[0])
+        return await attempt(client, call, token)
+
+    world._attempt = refuses  # type: ignore[method-assign]
+    async with world.propagating(), world.agent():
+        await ready(world)
+        body = workload("web")
+        body["spec"]["rollout"] = {"waves": [{"name": "a", "clusterSelector": {}}]}
+        world.put(WORKLOADS, body)
+        spec = digest_of(revision_data(world.hub.read(WORKLOADS, "web")["spec"]))
+        rollout = {"phase": "Progressing", "revision": spec}
+        world.hub.edit(WORKLOADS, "web", {"status": {"rollout": rollout}}, status=True)
+        world.place("web", **{member: 2})
+        await world.until(lambda: world.status("web")["clusters"][0].get("revision") == spec)
+        full.append("no room in the quota")
+        world.place("web", **{member: 3})
+        await world.until(lambda: full[0] in str(world.status("web")["clusters"]))
+        await world.calm(5)
+        assert world.status("web")["clusters"][0].get("revision") == spec
 
 
 @pytest.mark.proves("PL2")
