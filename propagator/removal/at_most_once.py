@@ -213,8 +213,10 @@ class AtMostOnce:
                 if pulled.contact is not Contact.AWAY and not pulled.tells(workload):
                     return name
                 continue
-            telling = session is not None and session.contact is not Contact.AWAY
-            if session is not None and telling and not self._inventory.asked(session, workload):
+            if session is None or session.contact is Contact.AWAY:
+                continue
+            # Nobody asks a member for the other kinds before the share has its ordinals.
+            if not self._inventory.asked(session, workload, main_of(workload).kind):
                 return name
         return ""
 

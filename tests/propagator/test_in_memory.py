@@ -54,7 +54,16 @@ from stowage.setup.rename import Rename, rename
 from tests.propagator.memory import SPACE, World
 from tests.propagator.stage import autoscaler, configmap, deployment
 from tests.propagator.test_ends import job
-from tests.propagator.test_one_shard import anothers, propagated, ready, runs, start, workload
+from tests.propagator.test_one_shard import (
+    anothers,
+    propagated,
+    ready,
+    runs,
+    start,
+    starts,
+    statefulset,
+    workload,
+)
 
 pytestmark = pytest.mark.usefixtures("steady")
 Json = dict[str, Any]
@@ -1215,3 +1224,21 @@ async def test_a_step_that_is_taken_back_leaves_the_budget_to_others() -> None:
         drained(world, "web", 2, m2=2)
         await world.calm(10)
         assert asked("web") == 2, "what went before came back, and no more may go"
+
+
+@pytest.mark.proves("A4", "KD44")
+async def test_a_divided_statefulset_that_was_edited_before_its_kinds_were_noted_gets_ordinals() -> (
+    None
+):
+    world = World("m1", "m2")
+    world.put(WORKLOADS, statefulset("db"))
+    world.hub.edit(
+        WORKLOADS, "db", {"spec": {"template": statefulset("db", "other")["spec"]["template"]}}
+    )
+    starts_at = [{"cluster": "m1", "start": 0}, {"cluster": "m2", "start": 1000}]
+    noted = {"ordinals": starts_at, "footprint": {"clusters": "m1,m2"}}
+    world.hub.edit(WORKLOADS, "db", {"status": noted}, status=True)
+    world.place("db", m1=1, m2=1)
+    async with world.propagating():
+        await world.until(lambda: len(starts(world, "db")) == 2)
+        assert starts(world, "db") == {"m1": (0, "other"), "m2": (1000, "other")}

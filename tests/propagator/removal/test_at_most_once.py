@@ -84,7 +84,7 @@ class Fleet:
         inventory: Any = SimpleNamespace(
             may_hold=lambda _workload, name: self.may_hold(name),
             knows=lambda session, _workload: self.members[session.name].listed,
-            asked=lambda session, _workload: self.members[session.name].listed,
+            asked=lambda session, _workload, _kind: self.members[session.name].listed,
         )
         return AtMostOnce(context, workloads=workloads, inventory=inventory)
 
