@@ -217,11 +217,12 @@ class Rehearsal:
         present = dict(decision.placements)
         after = replace(info, present=present, decided=decided, reservations=inside)
         if is_workload(key) and info.present and not same:
-            # What moves counts against the fleet's budget until it is ready.
+            # What moves counts against the fleet's budget until it is ready, and what cannot leave
+            # yet is held to the rules of before.
             stored = self._moved.get(key) or self.placed[key]
             status = written(decision, stored)
             self._moved[key] = moved = restated(stored, stored.metadata, status)
-            after = replace(after, moving=moved.info.moving)
+            after = replace(after, moving=moved.info.moving, decided=moved.info.decided)
         # The clusters' reports are about the old shares.
         self._infos[key] = after if same else replace(after, shown={})
         self._cache.assume(self._infos[key], decision.placements)

@@ -6,6 +6,12 @@ from typing import Any
 
 import pytest
 
+from controller.config import default_profile
+from controller.eventhandlers import known
+from controller.model.unit import workload_info
+from stowage.simulation.rehearsal import Rehearsal
+from tests.controller import make
+
 from .test_plan import Write, cluster, placed, plan, shares, workload, write
 
 __all__ = ["write"]
@@ -59,3 +65,19 @@ def test_no_more_moves_than_the_fleet_may_move_at_once(write: Write, most: str, 
     found = [*plan(files, fleet, "--config", budget).values()]
     assert [shares(each) for each in found] == [{"b": 1}] * moved + [{"a": 1}] * (4 - moved)
     assert [each.get("moveLater", 0) for each in found] == [0] * moved + [1] * (4 - moved)
+
+
+def test_what_cannot_follow_an_edit_yet_is_still_edited_for_the_next_look() -> None:
+    """As its status says: the rest leaves once it can, and gets nothing new where it is."""
+    room = [{"count": 1, "free": {"cpu": "1", "memory": "9Gi", "pods": "9"}}]
+    clusters = [make.cluster("a", {"zone": "x"}, groups=room), make.cluster("b")]
+    before = workload_info(make.workload(replicas=5, distribution="Divided")).hash
+    how = {"replicas": 5, "distribution": "Divided", "clusterSelector": {"zone": "x"}}
+    moves = {"movement": {"maxSurge": "100%"}}
+    demo = known(make.workload(present={"b": 5}, decided=before, **how, **moves))
+    profiles = {"stowage": default_profile()}
+    rehearsal = Rehearsal(profiles, clusters=clusters, workloads=[demo], objects=(), now=make.NOW)
+    rehearsal.run([demo.metadata.key])
+    info = rehearsal.info(demo.metadata.key)
+    assert info is not None
+    assert (dict(info.present), info.edited) == ({"a": 2, "b": 3}, True)
