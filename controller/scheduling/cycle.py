@@ -393,6 +393,10 @@ class _Pass:
             cancelled=back,
             look=moving.next_look(self.said, self.info, now, waits=leaving.waits or on_the_way),
         )
+        if not (self.info.present or state.leaving) and state.rebalance_asked(now):
+            # A first placement is a fresh plan already.
+            met = state.spec.rebalance_after if assignment.shares else ""
+            return assignment, replace(moves, rebalanced=met)
         if leaving.rows or back or self.fixed or not self._at_rest(assignment):
             return assignment, moves
         if (state.rebalance_asked(now) and not self.info.stays) or self.said.returns:

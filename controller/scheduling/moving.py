@@ -358,7 +358,7 @@ def completed(
     `limit` bounds the replicas on all clusters together.
     """
     if everywhere:
-        gone = not found.shares  # the pass then keeps the shares as they are
+        gone = found.desired and not found.shares  # the pass then keeps the shares as they are
         return found, {each.row: each.goes for each in leaving.rows if gone and each.goes}
     left = min(found.desired, limit) - sum(found.shares.values())
     kept: dict[int, int] = {}

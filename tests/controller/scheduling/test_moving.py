@@ -153,6 +153,25 @@ def test_units_under_way_are_part_of_the_surge() -> None:
     assert dict(moved(held, Driving(a=drained()), {"a": 0, "b": 9}).placements) == {"a": 4, "b": 2}
 
 
+def test_copies_that_are_scaled_to_nothing_lack_no_other_place() -> None:
+    workload = running({"a": 2}, 0, distribution="Duplicated")
+    decision = moved(workload, Driving(a=drained()), {"a": 9})
+    assert (dict(decision.placements), dict(decision.moving.stuck)) == ({}, {})
+
+
+@pytest.mark.proves("M59")
+@pytest.mark.parametrize("room", [9, 1])
+def test_a_first_placement_meets_the_request_of_a_rebalance_from_before(room: int) -> None:
+    """It is a fresh plan itself: nothing moves after it for the same request."""
+    before, after = "2026-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
+    for asked, met in ((before, before), (after, "")):
+        workload = running({}, 3, movement={"rebalanceAfter": asked})
+        decision = moved(workload, Driving(), {"a": room, "b": room})
+        assert decision.moving.rebalanced == met
+    waits = moved(running({}, 3, movement={"rebalanceAfter": before}), Driving(), {"a": 0})
+    assert (dict(waits.placements), waits.moving.rebalanced) == ({}, "")
+
+
 columns = st.lists(st.integers(0, 9), min_size=4, max_size=4)
 
 
