@@ -524,8 +524,8 @@ class Workload(Object, frozen=True, dict=True):
         return overrides_of(bytes(self.status.overrides))
 
     def costs_on(self, cluster: str) -> Costs | None:
-        """Return the deletion costs of its pods there; None if the share goes with its pods."""
-        if self.metadata.deleting or cluster not in self.placements:
+        """Return the deletion costs of its pods there; None if unknown, or if the share goes."""
+        if self.metadata.deleting or cluster not in self.placements or self.overrides.fault:
             return None
         return self.overrides.of(cluster).costs
 

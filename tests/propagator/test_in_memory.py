@@ -948,6 +948,21 @@ async def test_costs_are_taken_away_later_not_fought_over_and_not_of_a_held_deci
 
 
 @pytest.mark.proves("W14")
+async def test_costs_stay_while_the_status_that_gives_them_cannot_be_read() -> None:
+    async with serving("m1", m1=1) as world:
+        pod(world, "a")
+        cost(world, "web", c200=1)
+        await world.until(lambda: costs(world)["a"] == ("200", True))
+        spoilt = [{"clusters": [{"name": "m1", "deletionCosts": "many"}]}]
+        world.hub.edit(WORKLOADS, "web", {"status": {"overrides": spoilt}}, status=True)
+        await world.until(lambda: "cannot be read" in said(world)["message"])
+        await world.calm(10)
+        assert costs(world)["a"] == ("200", True)
+        cost(world, "web")
+        await world.until(lambda: costs(world)["a"] == (None, False))
+
+
+@pytest.mark.proves("W14")
 async def test_a_member_that_lets_nobody_patch_its_pods_is_asked_once_and_runs_all_the_same(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
