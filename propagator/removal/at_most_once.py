@@ -69,7 +69,7 @@ class AtMostOnce:
             return None
         main, target = main_of(workload), workload.shares[member]
         present = self._present(workload, main, member, target)
-        others = self._elsewhere(workload, main, member) if present < target else ()
+        others = self._others(workload, main, member) if present < target else ()
         if not others:
             return None
         by_cluster = {name: self._excess(workload, main, name) for name in others}
@@ -90,6 +90,16 @@ class AtMostOnce:
             return ""
         another = f"another Workload {'/'.join(workload.metadata.key)}"
         return f": {name} runs {another} that the hub does not know, see `stowage sweep {name}`"
+
+    def _others(self, workload: Workload, main: Main, member: str) -> list[str]:
+        """Return the other clusters where more may run than the Workload has there now.
+
+        A decision that was made of an older report has less in `leaving` than leaves.
+        """
+        away = self._elsewhere(workload, main, member)
+        placed = () if workload.duplicated else workload.placements.keys() - {member, *away}
+        lowered = (name for name in placed if self._excess(workload, main, name))
+        return sorted({*away, *lowered})
 
     def _elsewhere(self, workload: Workload, main: Main, member: str) -> list[str]:
         """Return the other clusters that replicas leave, or where some that left may still run.

@@ -283,6 +283,26 @@ def test_a_share_gets_what_is_gone_elsewhere(old: Member, gets: int) -> None:
 
 
 @pytest.mark.proves("M51")
+@pytest.mark.parametrize(
+    ("old", "gets"),
+    [
+        (Member(replicas=2, pods=2), 2),
+        (Member(replicas=3, pods=3), 1),
+        (Member(replicas=2, pods=3), 1),
+        (Member(serves=False, pods=3), 2),
+    ],
+    ids=["as decided", "not lowered", "its last one ends", "away"],
+)
+def test_a_share_waits_for_what_a_late_decision_does_not_know_to_leave(
+    old: Member, gets: int
+) -> None:
+    """Taken back in its middle, a move had gone further than the report that was decided of."""
+    fleet = Fleet({"old": old, "new": Member(replicas=1, pods=1)})
+    waiting = fleet.once().waiting(stateful("new", "old"), "new")
+    assert (2 if waiting is None else waiting.replicas) == gets
+
+
+@pytest.mark.proves("M51")
 def test_what_is_not_listed_may_be_there_unless_the_member_has_confirmed_its_end() -> None:
     fleet = Fleet({"old": Member(listed=False), "new": Member()})
     waiting = fleet.once().waiting(moving(new=3), "new")
