@@ -72,9 +72,9 @@ def test_what_cannot_follow_an_edit_yet_is_still_edited_for_the_next_look() -> N
     room = [{"count": 1, "free": {"cpu": "1", "memory": "9Gi", "pods": "9"}}]
     clusters = [make.cluster("a", {"zone": "x"}, groups=room), make.cluster("b")]
     before = workload_info(make.workload(replicas=5, distribution="Divided")).hash
-    how = {"replicas": 5, "distribution": "Divided", "clusterSelector": {"zone": "x"}}
-    moves = {"movement": {"maxSurge": "100%"}}
-    demo = known(make.workload(present={"b": 5}, decided=before, **how, **moves))
+    edited: dict[str, Any] = {"clusterSelector": {"zone": "x"}, "movement": {"maxSurge": "100%"}}
+    there: dict[str, Any] = {"present": {"b": 5}, "decided": before}
+    demo = known(make.workload(replicas=5, distribution="Divided", **there, **edited))
     profiles = {"stowage": default_profile()}
     rehearsal = Rehearsal(profiles, clusters=clusters, workloads=[demo], objects=(), now=make.NOW)
     rehearsal.run([demo.metadata.key])
