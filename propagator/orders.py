@@ -6,10 +6,11 @@ elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from crds.assignment import AssignmentOrder
+from crds.fields.dependencies import DependencyState
 from propagator.apply.render import Piece
 from propagator.errors import Refused
 from propagator.outcome import DesiredShare, Outcome
@@ -28,6 +29,8 @@ class Share:
     """What the main object asks for now: the guard and `at_most_once` may differ from the wish."""
     pieces: Sequence[Piece] = ()
     """Every object of APPLY; the main one is last."""
+    absent: Mapping[tuple[str, str], DependencyState] = field(default_factory=dict)
+    """(kind, name) of what pods name that does not go along: Missing or Refused."""
     decided: float
     """A version of the hub that is no younger than the decision; see `removal.rule`."""
     orphan: bool | None

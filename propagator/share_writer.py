@@ -385,7 +385,11 @@ class ShareWriter:
 
     async def _carry_out(self, session: MemberSession, share: Share) -> ShareReport:
         if isinstance(session, PullSession):
-            return await self._assignments.carry_out(session, share)
+            report = await self._assignments.carry_out(session, share)
+            if share.order is AssignmentOrder.APPLY:
+                written = report.outcome.written
+                self._dependencies.sent(session, share.workload, written=written)
+            return report
         return await self._members.carry_out(session, share)
 
     async def _share(
@@ -406,6 +410,7 @@ class ShareWriter:
             desired=desired,
             replicas=replicas,
             pieces=tuple(pieces),
+            absent=self._dependencies.absent(session, workload) if pieces else {},
             decided=self._workloads.decided(workload),
             orphan=workload.orphans or gone,
             left=workload.left(session.name) and not gone,

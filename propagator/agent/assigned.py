@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from crds.assignment import AssignmentOrder, AssignmentState
+from crds.fields.dependencies import Dependencies
 from crds.fields.shares import ShareState
 from crds.names import ANNOTATION_HUB, ANNOTATION_KINDS
 from crds.workload import OnDelete, PropagatedReason
@@ -78,6 +79,7 @@ class Assigned:
             desired=self.desired,
             replicas=spec.replicas,
             pieces=tuple(pieces),
+            absent={(kind, name): state for kind, name, state in self._bundle.absent},
             decided=math.inf if decided is None else decided,
             orphan=None if rules.forgotten else rules.on_delete == OnDelete.ORPHAN,
             left=rules.left,
@@ -110,6 +112,8 @@ def _workload(found: Assignment, bundle: Bundle, order: AssignmentOrder, member:
         "statusFields": _fields(bundle),
         "replicasPath": bundle.replicas_path,
     }
+    if bundle.follows:
+        body["dependencies"] = Dependencies.FOLLOW.value
     if main is not None:
         body["template"] = main
     status: dict[str, Any] = {"kept": kept_of(found, member)}

@@ -137,9 +137,12 @@ class Carrier:
         workloads: Any = self._workloads
         once = AtMostOnce(context, workloads=workloads, inventory=self._inventory)
         self._disruptions = Disruptions(context)
+        self._dependencies = Follower(
+            context, workloads=workloads, watches={}, report=self._tell_key
+        )
         self._applier = ShareApplier(
             context,
-            dependencies=Follower(context, workloads=workloads, watches={}, report=self._tell_key),
+            dependencies=self._dependencies,
             standing_in=Guard(context, inventory=self._inventory, once=once).standing_in,
             may_apply=self._stands,
             **shared,
@@ -227,6 +230,8 @@ class Carrier:
         share = assigned.share(self._contents(assigned), hub=self._hub())
         if self._edited.get(assigned.found.uid) or share.accepted:
             share = replace(share, decided=math.inf)
+        if assigned.order is AssignmentOrder.APPLY:
+            self._dependencies.ordered(session, share.workload, share.absent)
         if assigned.order is AssignmentOrder.REMOVE and not share.workload.ended:
             await self._name_claims(session, share.workload)
         if assigned.order in (AssignmentOrder.KEEP, AssignmentOrder.OBSERVE):

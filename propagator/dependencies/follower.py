@@ -73,6 +73,8 @@ class _Share:
     """By name, in template order: the digest of a copy, or why there is none."""
     entries: Mapping[Name, _Entry] = field(default_factory=dict)
     """Their state after the last apply."""
+    synced: Mapping[Name, str] = field(default_factory=dict)
+    """The digests of the copies that an agent has told to be there."""
     named: int = 0
 
     def of(self, state: DependencyState) -> set[Name]:
@@ -176,6 +178,44 @@ class Follower:
             stands = ours and marks.get(ANNOTATION_HASH) == wanted
             not_taken = f"{session.name} does not take it: see the condition Propagated"
             entries[name] = _SYNCED if stands else _Entry(_REFUSED, not_taken)
+        self._put(workload, share, entries)
+
+    def absent(self, session: MemberSession, workload: Workload) -> dict[Name, DependencyState]:
+        """Return what the pods there name, and does not go along."""
+        share = self._shares.get(workload.uid, session.name)
+        wanted = share.wanted.items() if share is not None and workload.follows else ()
+        return {name: each.state for name, each in wanted if isinstance(each, _Entry)}
+
+    def ordered(
+        self, session: MemberSession, workload: Workload, absent: Mapping[Name, DependencyState]
+    ) -> None:
+        """Take what does not go along from the order of the hub, which an agent may not ask."""
+        if absent:
+            share = self._shares.at(workload.uid, session.name)
+            # Whether it is optional is told on the hub.
+            share.wanted = {name: _Entry(state, optional=True) for name, state in absent.items()}
+        else:
+            self._shares.pop(workload.uid, session.name)
+
+    def sent(self, session: PullSession, workload: Workload, *, written: bool) -> None:
+        """As `applied`, by what the agent tells of the order: whether all of it is written.
+
+        Of a copy that it may not have yet nothing is reported.
+        """
+        share = self._shares.get(workload.uid, session.name)
+        if share is None or not workload.follows:
+            return
+        if written:
+            copies = share.wanted.items()
+            share.synced = {name: each for name, each in copies if isinstance(each, str)}
+        entries = {
+            name: _SYNCED if isinstance(each, str) else each
+            for name, each in share.wanted.items()
+            if isinstance(each, _Entry) or share.synced.get(name) == each
+        }
+        self._put(workload, share, entries)
+
+    def _put(self, workload: Workload, share: _Share, entries: Mapping[Name, _Entry]) -> None:
         if entries == share.entries:
             return
         share.entries = entries

@@ -215,11 +215,15 @@ def spec_of(
 ) -> tuple[dict[str, Any], list[SecretCopy]]:
     """Return `spec` of the Assignment, and the copies of Secrets that go along. Raises Refused."""
     workload, copies = share.workload, list[SecretCopy]()
-    about_kinds: Any = {"replicas_path": workload.spec.replicas_path, "described": described}
+    more: Any = {
+        "replicas_path": workload.spec.replicas_path,
+        "described": described,
+        "follows": workload.follows,
+    }
     if share.order is AssignmentOrder.APPLY:
-        bundle, copies = packed(workload.uid, share.pieces, kinds, **about_kinds)
+        bundle, copies = packed(workload.uid, share.pieces, kinds, absent=share.absent, **more)
     else:
-        bundle = outlines(_outlines(workload), kinds, **about_kinds)
+        bundle = outlines(_outlines(workload), kinds, **more)
     meta = workload.metadata
     about: dict[str, Any] = {
         "workload": {

@@ -10,11 +10,13 @@ import base64
 import hashlib
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 
 from crds.assignment import MOST_BUNDLE
+from crds.fields.dependencies import DependencyState
 from crds.workload import PropagatedReason
 from machinery.api.resources import SECRETS
 from machinery.kinds.workloadkinds import WorkloadKind
@@ -28,6 +30,7 @@ MOST_SECRET = 1024 * 1024
 """Bytes of a Secret's values, which an API server takes at most."""
 _VALUES = ("data", "stringData")
 _MAIN = "main"
+NOTHING_ABSENT: Mapping[tuple[str, str], DependencyState] = MappingProxyType({})
 CONTENTS = "contents"
 """The one key of a copy."""
 
@@ -62,6 +65,10 @@ class Bundle(msgspec.Struct, omit_defaults=True):
     """As spec.replicasPath of the Workload."""
     described: list[dict[str, Any]] = []
     """The WorkloadKinds of these kinds, as far as `described_by` has it."""
+    follows: bool = False
+    """Whether what its pods name goes along."""
+    absent: list[tuple[str, str, DependencyState]] = []
+    """As `Share.absent`: kind, name and state."""
 
 
 class Unreadable(ValueError):
@@ -73,10 +80,13 @@ def packed(
     pieces: Sequence[Piece],
     kinds: Iterable[tuple[str, str]],
     *,
-    replicas_path: str = "",
-    described: Iterable[WorkloadKind] = (),
+    absent: Mapping[tuple[str, str], DependencyState] = NOTHING_ABSENT,
+    **more: Any,
 ) -> tuple[str, list[SecretCopy]]:
-    """Return the bundle of these pieces, and the copies of Secrets. Raises Refused."""
+    """Return the bundle of these pieces, and the copies of Secrets. Raises Refused.
+
+    `more` is that of `outlines`: `replicas_path`, `described`, `follows`.
+    """
     objects, copies = [], []
     for piece in pieces:
         body, copy = dict(piece.body), None
@@ -98,7 +108,8 @@ def packed(
                 copy.name if copy is not None else "",
             )
         )
-    text = _squeezed(_bundled(objects, kinds, replicas_path, described))
+    gone = sorted((*name, state) for name, state in absent.items())
+    text = _squeezed(_bundled(objects, kinds, absent=gone, **more))
     if len(text) > MOST_BUNDLE:
         message = (
             f"its objects take {len(text)} bytes once they are compressed, and a member in mode "
@@ -111,9 +122,7 @@ def packed(
 def outlines(
     bodies: Iterable[Mapping[str, Any]],
     kinds: Iterable[tuple[str, str]],
-    *,
-    replicas_path: str = "",
-    described: Iterable[WorkloadKind] = (),
+    **more: Any,
 ) -> str:
     """Return the bundle of an order that writes nothing: kinds and names of what may be there.
 
@@ -123,18 +132,22 @@ def outlines(
         _Packed({key: value for key, value in body.items() if key != _MAIN}, main=_MAIN in body)
         for body in bodies
     ]
-    return _squeezed(_bundled(objects, kinds, replicas_path, described))
+    return _squeezed(_bundled(objects, kinds, **more))
 
 
 def _bundled(
     objects: list[_Packed],
     kinds: Iterable[tuple[str, str]],
-    replicas_path: str,
-    described: Iterable[WorkloadKind],
+    *,
+    replicas_path: str = "",
+    described: Iterable[WorkloadKind] = (),
+    follows: bool = False,
+    absent: Sequence[tuple[str, str, DependencyState]] = (),
 ) -> bytes:
     named = sorted("/".join(pair) for pair in kinds)
     told = sorted(described, key=lambda each: each.metadata.name)
-    bundle = Bundle(named, objects, replicas_path, [_description(each) for each in told])
+    kinds_told = [_description(each) for each in told]
+    bundle = Bundle(named, objects, replicas_path, kinds_told, follows, [*absent])
     return msgspec.json.encode(bundle, order="deterministic")
 
 

@@ -148,7 +148,8 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
             decided=lambda _: math.inf,
         ),
     )
-    dependencies: Any = SimpleNamespace(follow=_no_pieces)  # nothing is followed
+    # Nothing is followed.
+    dependencies: Any = SimpleNamespace(follow=_no_pieces, absent=lambda *_: {})
     nothing: Any = SimpleNamespace(by_uid=None)
     registry = SimpleNamespace(identities=SimpleNamespace(exists=None), get=lambda _: None)
     context: Any = Context(
