@@ -295,11 +295,16 @@ def _field(value: Any, key: str) -> Any:
 
 
 def _item(value: Any, step: Mapping[str, Any]) -> Any:
-    for item in value if isinstance(value, list) else ():
+    items = value if isinstance(value, list) else []
+    for item in items:
         if not isinstance(item, Mapping):
             if step == {"": item}:
                 return item
         elif all(item.get(name, MISSING) == text for name, text in step.items()):
+            return item
+    for item in items if len(step) > 1 else ():  # a body leaves out a merge key that is a default
+        named = isinstance(item, Mapping) and step.keys() & item.keys()
+        if named and all(item.get(name, text) == text for name, text in step.items()):
             return item
     return MISSING
 
@@ -366,12 +371,13 @@ def _dropped(value: Any, left: list[Steps]) -> Any:
         return kept
     if isinstance(value, list):
         items = []
+        meant = [
+            (_item(value, steps[0]), steps[1:])
+            for steps in left
+            if steps and not isinstance(steps[0], str)
+        ]
         for item in value:
-            below = [
-                steps[1:]
-                for steps in left
-                if steps and not isinstance(steps[0], str) and _item([item], steps[0]) is item
-            ]
+            below = [rest for which, rest in meant if which is item]
             if all(below):
                 items.append(_dropped(item, below))
         return items

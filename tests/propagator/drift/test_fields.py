@@ -255,6 +255,26 @@ def test_a_body_without_a_field_is_whole_but_for_that(live: Live):
 
 
 @pytest.mark.proves("X2")
+def test_a_field_is_left_though_the_body_leaves_out_a_default_of_its_keys(live: Live):
+    body = copy.deepcopy(BODY)
+    ports = body["spec"]["template"]["spec"]["containers"][0]["ports"]
+    ports[0]["name"] = "http"
+    ports.append({"containerPort": 80, "protocol": "UDP", "name": "quic"})
+    live.container["ports"] = [
+        {"containerPort": 80, "protocol": "TCP", "name": "web"},
+        {"containerPort": 80, "protocol": "UDP", "name": "quic"},
+    ]
+    udp = {".": {}, "f:containerPort": {}, "f:protocol": {}, "f:name": {}}
+    live.our_container["f:ports"][PORT.replace("TCP", "UDP")] = udp
+    live.taken({"f:ports": {PORT: {"f:name": {}}}})
+    [name] = live.drift(body)
+    assert (name.wanted, name.found) == ("http", "web")
+    assert value_at(body, name.steps) == "http"
+    left = without(body, [name.steps])["spec"]["template"]["spec"]["containers"][0]["ports"]
+    assert left == [{"containerPort": 80}, ports[1]]
+
+
+@pytest.mark.proves("X2")
 def test_a_note_survives_and_tells_whether_the_value_is_wanted_still():
     [(steps, digest)] = noted_in(note_of(BODY, [IMAGE]))
     assert steps == IMAGE
