@@ -27,7 +27,7 @@ from propagator.dependencies.copies import (
     refusal_by_labels,
     refusal_of_name,
 )
-from propagator.dependencies.named import named_by, named_by_pods
+from propagator.dependencies.named import named_by_pods, named_in
 from propagator.errors import HubFault, Refused
 from propagator.hub.events import tell_of
 from propagator.hub.named_objects import NamedObjects, NoTenant
@@ -135,7 +135,7 @@ class Follower:
             self._shares.pop(workload.uid, session.name)
             return []
         own = _own(workload, rendered)
-        named = [each for each in named_by(rendered[-1].body) if each[:2] not in own]
+        named = named_in(workload, rendered)
         named = await self._with_pull_secrets(session, workload, named)
         every = [each for each in once(named) if each[:2] not in own]
         some = every[:MOST_DEPENDENCIES]

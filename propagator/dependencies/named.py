@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from machinery.types.pod_references import (
     once,
     references,
 )
+from propagator.apply.render import Piece
 from propagator.members.session import MemberSession
 from propagator.types.workload import Workload
 
@@ -57,6 +58,21 @@ def named_by(main: Mapping[str, Any]) -> list[Reference]:
     found = [each for spec in pods for each in references(spec)]
     found = once([*governing_service(value_at(main, profile.service)), *found])
     return [each for each in found if each[:2] != (SERVICE_ACCOUNT, "default")]
+
+
+def named_in(workload: Workload, rendered: Sequence[Piece]) -> list[Reference]:
+    """Return what the pods of rendered objects need, but for the objects themselves.
+
+    Those of the main object; of manifests alone, those of all objects beside the copies.
+    """
+    here = [each for each in rendered if each.namespace == workload.namespace]
+    own = {(each.kind, each.name) for each in here if each.api_version == "v1"}
+    run = here if workload.alone else rendered[-1:]
+    return [each for each in _named_by_all(p.body for p in run) if each[:2] not in own]
+
+
+def _named_by_all(bodies: Iterable[Mapping[str, Any]]) -> list[Reference]:
+    return once([each for body in bodies for each in named_by(body)])
 
 
 async def named_by_pods(

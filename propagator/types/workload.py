@@ -610,14 +610,16 @@ class Workload(Object, frozen=True, dict=True):
     def _followed_kinds(self) -> Iterator[str]:
         """Yield the kinds that may travel along, whichever overrides apply."""
         yield from ("ConfigMap", "Secret")
-        if self.profile.service:
+        running = self.outlines() if self.alone else ()
+        if self.profile.service or any(profile_of(*each.pair).service for each in running):
             yield "Service"
         if any(_ACCOUNT in bytes(raw) for raw in self._sources):
             yield "ServiceAccount"
 
     @property
     def _sources(self) -> tuple[msgspec.Raw, ...]:
-        return self._main, self.spec.overrides, self.status.overrides
+        bodies = self.spec.manifests if self.alone else (self._main,)
+        return *bodies, self.spec.overrides, self.status.overrides
 
     def names_of(self, api_version: str, kind: str) -> Iterator[Key]:
         """Yield the member's keys of rendered objects of that kind."""

@@ -186,13 +186,19 @@ def _needs(item: Json, home: str) -> Iterable[Place]:
     for each in spec.get("resources") or ():
         yield SECRETS.kind, namespace, each.get("secretName") or each.get("name", "")
     if spec.get("dependencies") == Dependencies.FOLLOW.value:
-        for kind, name, *_ in named_by(spec.get("template") or spec.get("targetDeployment") or {}):
+        for kind, name in _followed(spec):
             if kind in NAMED:
                 yield kind, namespace, name
         # These are also named by an override, an account, or a revision that runs still.
         for each in (item.get("status") or {}).get("dependencies") or ():
             if each["kind"] in NAMED:
                 yield each["kind"], namespace, each["name"]
+
+
+def _followed(spec: Json) -> Iterable[tuple[str, str]]:
+    main = spec.get("template") or spec.get("targetDeployment")
+    for body in [main] if main else spec.get("manifests") or ():
+        yield from (each[:2] for each in named_by(body))
 
 
 def emptied(secret: Json) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from machinery.types.metadata import Key
 from machinery.types.pod_references import Reference, once, pull_secrets
 from propagator.apply.render import MemberFacts, PatchMisfit, render
 from propagator.dependencies.copies import FOLLOWED, refusal, refusal_of_name
-from propagator.dependencies.named import named_by
+from propagator.dependencies.named import named_in
 from propagator.types.hub_objects import HubObject, HubServiceAccount
 from propagator.types.workload import Workload, workload_of
 from stowage.console import output
@@ -137,9 +137,8 @@ def _names(workload: Workload, cluster: MemberCluster) -> list[Reference]:
         member=MemberFacts(cluster.facts),
         override=workload.overrides.of(cluster.metadata.name),
     )
-    own = {(each.kind, each.name) for each in pieces if each.namespace == workload.namespace}
-    own |= {("Secret", name) for name in workload.secrets}
-    return [each for each in named_by(pieces[-1].body) if each[:2] not in own]
+    own = {("Secret", name) for name in workload.secrets}
+    return [each for each in named_in(workload, pieces) if each[:2] not in own]
 
 
 def _looked_up(

@@ -53,6 +53,11 @@ _NODE: Json = {
         "conditions": [{"type": "Ready", "status": "True"}],
     },
 }
+_UNUSUAL = (
+    {"name": "persistentvolumeclaims", "kind": "PersistentVolumeClaim"},
+    {"name": "serviceaccounts", "kind": "ServiceAccount"},
+)
+"""Served in v1 by a member that has one."""
 _LISTED = {"namespaced": True, "verbs": ["get", "list", "watch", "patch", "delete"]}
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
@@ -273,8 +278,7 @@ def _of_member(
             budgets = {"name": "poddisruptionbudgets", "kind": "PodDisruptionBudget"}
             return 200, {"resources": [budgets | _LISTED]}
         case ["api", "v1"]:
-            claims = {"name": "persistentvolumeclaims", "kind": "PersistentVolumeClaim"}
-            listed = [claims | _LISTED] if member.objects[claims["name"]] else []
+            listed = [each | _LISTED for each in _UNUSUAL if member.objects[each["name"]]]
             return 200, {"resources": listed}
         case ["api", "v1", "namespaces", "kube-system"]:
             return 200, {"metadata": {"name": "kube-system", "uid": f"uid-of-{name}"}}

@@ -160,18 +160,23 @@ async def test_what_followed_a_workload_is_in_it_whoever_has_named_it(tmp_path: 
     hub = filled()
     kind = yaml.safe_load((EXAMPLES / "kinds/gadget-kind.yaml").read_text())
     hub.put(of.WORKLOAD_KINDS, kind)
-    for name in ("named", "brought", "nobodys"):
+    for name in ("named", "brought", "ran", "nobodys"):
         hub.put(CONFIG_MAPS, body(CONFIG_MAPS, name, data={"a": "b"}))
     volume = {"name": "v", "configMap": {"name": "named"}}
     gadget = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}
     template = {**gadget, "spec": {"core": {"spec": {"volumes": [volume]}}}}
     spec = {"template": template, "dependencies": "Follow"}
     hub.put(WORKLOADS, body(WORKLOADS, "g", spec=spec))
+    volume = {"name": "v", "configMap": {"name": "ran"}}
+    alone = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}}
+    alone["spec"] = {"template": {"spec": {"volumes": [volume]}}}
+    spec = {"manifests": [alone], "dependencies": "Follow"}
+    hub.put(WORKLOADS, body(WORKLOADS, "alone", spec=spec))
     entries = [{"kind": "ConfigMap", "name": "brought", "state": "Synced"}]
     hub.edit(WORKLOADS, "g", {"status": {"dependencies": entries}}, status=True)
     items = json.loads((await written(hub, tmp_path)).read_text())["items"][:-1]
     found = {each["metadata"]["name"] for each in items if each["kind"] == "ConfigMap"}
-    assert found == {"named", "brought"}
+    assert found == {"named", "brought", "ran"}
 
 
 @pytest.mark.proves("PK28")
