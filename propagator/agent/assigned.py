@@ -116,7 +116,8 @@ def _workload(found: Assignment, bundle: Bundle, order: AssignmentOrder, member:
         body["dependencies"] = Dependencies.FOLLOW.value
     if main is not None:
         body["template"] = main
-    status: dict[str, Any] = {"kept": kept_of(found, member)}
+    drift = [{**msgspec.to_builtins(each), "cluster": member} for each in found.status.drift]
+    status: dict[str, Any] = {"kept": kept_of(found, member), "drift": drift}
     if order in _PLACED:
         placed: dict[str, Any] = {"cluster": member, "replicas": spec.replicas}
         if rules.part is not None:
