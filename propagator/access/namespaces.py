@@ -16,11 +16,11 @@ from machinery.api.acting import Acting, account
 from machinery.api.resources import CONFIG_MAPS, NAMESPACES, ROLE_BINDINGS, SERVICE_ACCOUNTS
 from machinery.api.responses import shaped
 from machinery.clock import Clock
-from machinery.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
+from machinery.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from machinery.tasks import KeyedLocks
 from machinery.types.metadata import Key, Object
 from propagator.credentials.accounts import NAMESPACES_ACCOUNT, TENANT_ACCOUNT, namespace, tenancy
-from propagator.errors import Refused
+from propagator.errors import Refused, says_no
 from propagator.members.connection import Link
 from propagator.members.session import MemberSession
 from propagator.members.tenants import Tenants, given
@@ -51,7 +51,7 @@ class Namespaces:
                     await self._give(session.name, link, link.tenants, name)
 
     async def make(self, session: MemberSession, name: str) -> bool:
-        """Create a missing namespace; return whether it exists. Raises TransportError.
+        """Create a missing namespace; return whether it exists now. Raises TransportError.
 
         It is never deleted, because others may use it.
         """
@@ -59,12 +59,8 @@ class Namespaces:
         if link is None or link.tenants is not None or not name:
             return False
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        try:
+        with suppress(AlreadyExists):
             await link.client.create(NAMESPACES, body)
-        except AlreadyExists:
-            return True
-        except Forbidden:
-            return False
         return True
 
     async def _give(self, member: str, link: Link, tenants: Tenants, name: str) -> None:
@@ -76,7 +72,9 @@ class Namespaces:
                 await _apply(maker, body, name)
             await self._take_effect(link, name)
             made = await _apply(maker, ours, name)
-        except (Forbidden, Invalid) as e:
+        except ApiError as e:
+            if isinstance(e, NotFound) or not says_no(e):  # it has ended meanwhile
+                raise
             raise _not_given(member, name, _why(e)) from e
         tenants.informer.upsert(shaped(made, Object))
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 from crds.fields.drift import Drift
 from crds.names import ANNOTATION_DRIFT, LABEL_MANAGED, OWNER_PREFIX
 from crds.workload import Adoption, EventReason, PropagatedReason
-from machinery.api.resources import Resource
+from machinery.api.resources import NAMESPACES, Resource
 from machinery.api.verbs import Verbs
 from machinery.errors import (
     ApiError,
@@ -45,7 +45,7 @@ from propagator.apply.ownership import (
     owned_by_all,
     taking_over,
 )
-from propagator.apply.refusals import differs, rejected, younger
+from propagator.apply.refusals import differs, rejected, unmade, younger
 from propagator.apply.render import ANNOTATION_HASH, Piece, as_made, beside, with_added, with_others
 from propagator.drift.fields import (
     MISSING,
@@ -444,7 +444,7 @@ class PieceWriter:
         try:
             return await _apply(site, body, force=force, dry_run=dry_run)
         except NotFound as e:
-            if not await self._namespaces.make(site.session, site.place.namespace):
+            if not await self._made_namespace(site, e):
                 raise rejected(site.session.name, site.piece, e) from e
         except Refused as refusal:
             failed = force and not dry_run and isinstance(refusal.__cause__, ServerError)
@@ -454,6 +454,17 @@ class PieceWriter:
             return await _apply(site, body, force=force, dry_run=dry_run)
         except NotFound as e:
             raise rejected(site.session.name, site.piece, e) from e
+
+    async def _made_namespace(self, site: Site, missing: NotFound) -> bool:
+        """Raises Refused, TransportError."""
+        try:
+            return await self._namespaces.make(site.session, site.place.namespace)
+        except ApiError as e:
+            if not says_no(e):
+                raise
+            if missing.details.get("kind") != NAMESPACES.plural:
+                return False  # it may be there: what is missing is the kind
+            raise unmade(site.session.name, site.place.namespace, e) from e
 
     async def _mended(self, site: Site, workload: Workload) -> bool:
         """Drop managers whose version is no longer served, in one write.

@@ -54,6 +54,13 @@ def rejected(member: str, piece: Piece, fault: ApiError) -> Refused:
     return Refused(reason, f"{member}: {_where(piece)}: {fault}{_remedy(member, fault)}")
 
 
+def unmade(member: str, namespace: str, fault: ApiError) -> Refused:
+    return Refused(
+        PropagatedReason.REJECTED,
+        f"{member}: namespace {namespace} is missing there, and cannot be made: {fault}",
+    )
+
+
 def _remedy(member: str, fault: ApiError) -> str:
     """Return the command that gives a right that RBAC lacks there; empty for another refusal."""
     lacking = _LACKING.search(fault.message) if isinstance(fault, Forbidden) else None
