@@ -45,7 +45,14 @@ from propagator.apply.ownership import (
     owned_by_all,
     taking_over,
 )
-from propagator.apply.refusals import differs, rejected, unmade, younger
+from propagator.apply.refusals import (
+    Unchangeable,
+    differs,
+    rejected,
+    unmade,
+    unowned,
+    younger,
+)
 from propagator.apply.render import ANNOTATION_HASH, Piece, as_made, beside, with_added, with_others
 from propagator.drift.fields import (
     MISSING,
@@ -307,19 +314,24 @@ class PieceWriter:
             live = await self._spare(site, workload, others, gone)
         version = workload.metadata.resource_version
         adopts = not owners(live.metadata)
-        if adopts and workload.spec.adoption == Adoption.IF_NO_DIFF:
-            site, live = await self._compared(site, workload, hub)
-        # What is adopted may get an owner at any moment: then the apply fails.
-        body = owned_by_all(
-            site.piece,
-            others,
-            site.resource,
-            live,
-            version=version,
-            unchanged=adopts or spared,
-        )
-        with self._unconfirmed.sending(site.place, workload.uid):
-            answer = await self._send(site, workload, body, force=True)
+        try:
+            if adopts and workload.spec.adoption == Adoption.IF_NO_DIFF:
+                site, live = await self._compared(site, workload, hub)
+            # What is adopted may get an owner at any moment: then the apply fails.
+            body = owned_by_all(
+                site.piece,
+                others,
+                site.resource,
+                live,
+                version=version,
+                unchanged=adopts or spared,
+            )
+            with self._unconfirmed.sending(site.place, workload.uid):
+                answer = await self._send(site, workload, body, force=True)
+        except Unchangeable as refusal:
+            if not adopts:
+                raise
+            raise unowned(site.session.name, site.piece) from refusal.__cause__
         self._take_in(site, workload, answer)
         if adopts and site.piece.main:
             self._announce(site, workload)

@@ -61,6 +61,14 @@ def unmade(member: str, namespace: str, fault: ApiError) -> Refused:
     )
 
 
+def unowned(member: str, piece: Piece) -> Refused:
+    """The object that has its place is not ours to remove."""
+    return Refused(
+        PropagatedReason.ALREADY_EXISTS,
+        f"{member}: {_where(piece)} exists, is not ours, and cannot be changed: remove it",
+    )
+
+
 def _remedy(member: str, fault: ApiError) -> str:
     """Return the command that gives a right that RBAC lacks there; empty for another refusal."""
     lacking = _LACKING.search(fault.message) if isinstance(fault, Forbidden) else None
