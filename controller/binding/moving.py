@@ -389,7 +389,7 @@ def leaving_of(
         return []
     grown = sum(max(n - standing.get(cluster, 0), 0) for cluster, n in placements.items())
     moved = grown + sum(each.replicas for each in before.values())
-    once = info.moving.at_most_once(info.replicas)
+    once = info.moving.at_most_once
     states = {now.get(each.name, each.name): each.state for each in workload.status.clusters}
     gone = _gone(states, info, before, placements) if once else {}
     stay = moved if once else min(_missing(workload, info, placements), moved)

@@ -116,11 +116,13 @@ class MovingState:
         return amount(given, desired, up=True)
 
     def unavailable(self, desired: int) -> int:
-        given, least = self.spec.max_unavailable, int(self.at_most_once(desired))
+        given, least = self.spec.max_unavailable, int(self.at_most_once)
         return max(amount(UNAVAILABLE if given is None else given, desired, up=False), least)
 
-    def at_most_once(self, desired: int) -> bool:
-        return self.surge(desired) == 0
+    @property
+    def at_most_once(self) -> bool:
+        """Whatever number is wanted: a scale to 0 in the middle of a move changes nothing."""
+        return self.surge(100) == 0
 
     def under_way(self, present: Mapping[str, int]) -> int:
         missing = sum(self.lacking(present, self.ready).values())

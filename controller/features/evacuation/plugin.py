@@ -136,7 +136,7 @@ class TaintEviction:
                 found.append(about())
             elif taint == taints.NOT_READY and (held := _held(cluster)) is not None:
                 found.append(about(reason=held[0], note=held[1]))
-            elif lost and not fenced and info.moving.at_most_once(info.replicas):
+            elif lost and not fenced and info.moving.at_most_once:
                 note = f"its replicas run at most once, and {_fencing(cluster)}"
                 reason = MovingReason.AWAITING_FENCING.value
                 found.append(about(reason=reason, note=note))

@@ -299,3 +299,21 @@ def test_what_may_stand_on_a_renamed_cluster_is_not_taken_for_gone(state: str) -
         occasion=lambda: Occasion("2026-01-02T00:00:00Z", "Renamed"),
     )
     assert {each.cluster: each.replicas for each in found} == {"paris": 2}
+
+
+@pytest.mark.proves("A33", "A21")
+@pytest.mark.parametrize("surge", [None, "10%", 1])
+def test_a_scale_to_nothing_in_the_middle_of_a_move_replaces_all_that_leaves(surge: Any) -> None:
+    """A part of no replicas is no surge of none: it is not taken for what runs once."""
+    movement = {} if surge is None else {"movement": {"maxSurge": surge}}
+    now = {"m2": 0}
+    workload = stored(now, leaving={"m1": 1}, ready={}, stands={"m1": 1}, replicas=0, **movement)
+    found = leaving_of(
+        workload,
+        workload_info(workload),
+        now,
+        moves=NO_MOVES,
+        snapshot=fleet(NAMES),
+        occasion=lambda: Occasion("2026-01-02T00:00:00Z", "Scaled"),
+    )
+    assert [(each.cluster, each.replicas, each.replaced) for each in found] == [("m1", 1, 1)]

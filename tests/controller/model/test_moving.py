@@ -44,7 +44,7 @@ def test_a_deployment_that_recreates_its_pods_runs_at_most_once() -> None:
     template["spec"]["strategy"] = {"type": "Recreate"}
     body = {"metadata": {"name": "w", "namespace": "shop"}, "spec": {"template": template}}
     info = workload_info(msgspec.convert(body, type(workload)))
-    assert info.moving.at_most_once(5)
+    assert info.moving.at_most_once
 
 
 def reporting(workload: Workload, *shares: dict[str, Any]) -> WorkloadInfo:
