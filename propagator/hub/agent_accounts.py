@@ -83,8 +83,9 @@ class AgentAccounts:
         self._clock = context.clock
         self._membership = context.membership
         self._seconds = seconds
-        self._left = set[str]()
-        """Namespaces that a revocation has left for ever: a hub that was set back names them."""
+        self._left = set[tuple[str, str]]()
+        """MemberClusters and their namespaces that a revocation has left for ever: a hub that was
+        set back names them. A namespace alone says nothing, as any MemberCluster may name it."""
         self._queue: WorkQueue[str] = WorkQueue(name="agents", clock=context.clock)
         self._clusters.add_handler(self._cluster_changed)
         self._membership.on_change(self._members_changed)
@@ -97,7 +98,7 @@ class AgentAccounts:
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         if new is not None and new.revoked:
-            self._left.add(new.member_namespace)
+            self._left.add((new.name, new.member_namespace))
         if new is not None and new.member_namespace and (old is None or _read(old) != _read(new)):
             self._queue.add(new.name)
 
@@ -118,7 +119,7 @@ class AgentAccounts:
             return None
         if not await is_its_own(self._hub, cluster):
             return NAMESPACE_SECONDS if cluster.pulls else None
-        if not cluster.revoked and cluster.member_namespace in self._left:
+        if not cluster.revoked and (name, cluster.member_namespace) in self._left:
             await self._revoke_again(cluster)
             return None  # its event brings it
         if cluster.revoked:

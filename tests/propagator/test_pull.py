@@ -19,6 +19,7 @@ from crds.names import (
     ANNOTATION_HUB,
     ANNOTATION_HUB_VERSION,
     ANNOTATION_KEEP,
+    ANNOTATION_MEMBER_NAMESPACE,
     ANNOTATION_REVOKED,
     ANNOTATION_UNJOIN,
     API_VERSION,
@@ -511,6 +512,20 @@ async def test_a_hub_that_is_set_back_to_before_a_revocation_revokes_again() -> 
         await world.until(lambda: reason(world) == "AgentRevoked")
         found = world.hub.read(MEMBER_CLUSTERS, "paris")
         assert ANNOTATION_REVOKED in found["metadata"]["annotations"]
+
+
+@pytest.mark.proves("PL5", "PL13")
+async def test_a_revoked_membercluster_that_names_anothers_namespace_revokes_nothing() -> None:
+    async with serving(paris=1) as world:
+        notes = {ANNOTATION_MEMBER_NAMESPACE: namespace_of("paris")}
+        notes[ANNOTATION_REVOKED] = "2026-01-02T03:04:05Z"
+        body = {"metadata": {"name": "evil", "annotations": notes}, "spec": {"mode": "Pull"}}
+        world.put(MEMBER_CLUSTERS, body)
+        await world.calm(3)
+        world.hub.edit(MEMBER_CLUSTERS, "paris", {"metadata": {"labels": {"zone": "a"}}})
+        await world.calm(30)
+        assert reason(world) == "Connected"
+        assert len(world.hub.all(SERVICE_ACCOUNTS)) == 1
 
 
 @pytest.mark.proves("PL13", "PL6")
