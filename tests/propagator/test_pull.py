@@ -19,6 +19,7 @@ from crds.names import (
     ANNOTATION_HUB,
     ANNOTATION_HUB_VERSION,
     ANNOTATION_KEEP,
+    ANNOTATION_INVITED,
     ANNOTATION_MEMBER_NAMESPACE,
     ANNOTATION_REVOKED,
     ANNOTATION_UNJOIN,
@@ -522,8 +523,9 @@ async def test_a_revoked_membercluster_that_names_anothers_namespace_revokes_not
         body = {"metadata": {"name": "evil", "annotations": notes}, "spec": {"mode": "Pull"}}
         world.put(MEMBER_CLUSTERS, body)
         await world.calm(3)
-        world.hub.edit(MEMBER_CLUSTERS, "paris", {"metadata": {"labels": {"zone": "a"}}})
-        await world.calm(30)
+        since = {"metadata": {"annotations": {ANNOTATION_INVITED: "2026-01-01T00:00:00Z"}}}
+        world.hub.edit(MEMBER_CLUSTERS, "paris", since)
+        await world.calm(10)
         assert reason(world) == "Connected"
         assert len(world.hub.all(SERVICE_ACCOUNTS)) == 1
 
