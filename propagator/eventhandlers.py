@@ -70,7 +70,8 @@ class EventHandlers:
         if self._registry.get(name) is None:
             self._shares.drop_member(name)
         keys = [workload.metadata.key for workload in self._workloads.touching(name)]
-        self.reports.add(name, keys)
+        kept = [workload.metadata.key for workload in self._workloads.keeping(name)]
+        self.reports.add(name, [*keys, *kept])
         self.syncs.add(name, [(name, key) for key in keys])
 
     def look_again(self) -> None:

@@ -6,7 +6,7 @@ nothing is judged by a backup.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from machinery.runtime.event_recorder import ObjectRef
@@ -43,9 +43,6 @@ class AssignedWorkloads:
 
     def touching(self, _member: str) -> list[Workload]:
         return [self._held.at(*at) for at in self._held]
-
-    def formerly(self, _member: str) -> Collection[str]:
-        return ()
 
     async def vanished(self, _uid: str, _key: Key) -> bool:
         return False

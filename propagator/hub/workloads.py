@@ -48,6 +48,8 @@ KIND_INDEX = "kind"
 """By the kinds of Workloads beyond the usual ones, `apiVersion/kind`."""
 ENDING_INDEX = "ending"
 """Of the Workloads that are being deleted."""
+KEPT_INDEX = "kept"
+"""By the clusters that status.kept names."""
 
 
 _page = msgspec.json.Decoder(Page)
@@ -76,6 +78,7 @@ class HubWorkloads:
         self.informer.add_index(SECRET_INDEX, _secrets_of)
         self.informer.add_index(KIND_INDEX, _kinds_of)
         self.informer.add_index(ENDING_INDEX, lambda each: [""] if each.metadata.deleting else [])
+        self.informer.add_index(KEPT_INDEX, _keepers_of)
         self.newest = 0
         self._by_uid: dict[str, Key] = {}
         # Of the Workload: whether its decision was seen to change, and since when its end is known.
@@ -152,6 +155,10 @@ class HubWorkloads:
     def ending(self) -> Collection[Workload]:
         """Return the Workloads that are being deleted."""
         return self.informer.by_index(ENDING_INDEX, "")
+
+    def keeping(self, name: str) -> Collection[Workload]:
+        """Return those whose status names what is kept on the cluster."""
+        return self.informer.by_index(KEPT_INDEX, name)
 
     def clusters_unknown(self) -> list[str]:
         """Return the names on Workloads that no MemberCluster has."""
@@ -336,6 +343,10 @@ def touches(workload: Workload, member: str) -> bool:
 def _entries_of(workload: Workload) -> set[str]:
     """Return `clusters_of`, in the record's digests of names, and all clusters of the decision."""
     return {*workload.clusters, *workload.decided, *record_of(workload).entries}
+
+
+def _keepers_of(workload: Workload) -> set[str]:
+    return {each["cluster"] for each in workload.status.kept}
 
 
 def _kinds_of(workload: Workload) -> list[str]:

@@ -6,7 +6,7 @@ are gone. Those on a member in mode Pull are noted by its agent, in the status o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
@@ -31,8 +31,6 @@ class Known(Protocol):
     """As much of `HubWorkloads` as is asked."""
 
     def by_uid(self, uid: str, /) -> Workload | None: ...
-
-    def formerly(self, member: str, /) -> Collection[str]: ...
 
 
 class LeftClaims:
@@ -92,26 +90,33 @@ class LeftClaims:
     def standing(
         self, workload: Workload, told: Iterable[Mapping[str, Any]]
     ) -> list[dict[str, Any]]:
-        """Return the entries of status.kept for what was left.
+        """Return the entries of status.kept for what was left on members that are looked at here.
 
         `told` are the previous ones, by the present names of clusters.
         """
-        uid, gone = workload.uid, self._gone.get(workload.uid) or ()
-        for each in told:
-            key = (str(each.get("namespace", "")), str(each.get("name", "")))
-            cluster = str(each.get("cluster", ""))
-            if each.get("kind") == CLAIMS.kind and (cluster, key) not in gone:
-                noted = self._noted.at(uid)
-                noted.setdefault(cluster, set()).add(key)
-                for former in self._workloads.formerly(cluster):
-                    noted[cluster] |= noted.pop(former, set())
+        uid = workload.uid
+        named = {
+            (str(each.get("cluster", "")), _key(each))
+            for each in told
+            if each.get("kind") == CLAIMS.kind and self._looks(str(each.get("cluster", "")))
+        }
+        if (gone := self._gone.get(uid)) is not None:
+            gone &= named  # a claim of that name may be left once more
+        for cluster, key in named - (gone or set()):
+            self._noted.at(uid).setdefault(cluster, set()).add(key)
+        noted = self._noted.get(uid) or {}
+        for cluster in [each for each in noted if not self._looks(each)]:
+            del noted[cluster]  # who looks now may have seen it go
         return [
             {"cluster": cluster, "kind": CLAIMS.kind, "namespace": space, "name": name}
-            for cluster, keys in (self._noted.get(uid) or {}).items()
+            for cluster, keys in noted.items()
             if cluster not in workload.placements
-            and not isinstance(self._registry.get(cluster), PullSession)
             for space, name in keys
         ]
+
+    def _looks(self, member: str) -> bool:
+        session = self._registry.get(member)
+        return session is not None and not isinstance(session, PullSession)
 
     async def run(self) -> None:
         while True:
@@ -140,6 +145,10 @@ class LeftClaims:
         self._noted.at(uid).get(member, set()).discard(key)
         self._gone.at(uid).add((member, key))
         self._changed(workload.metadata.key)
+
+
+def _key(entry: Mapping[str, Any]) -> Key:
+    return str(entry.get("namespace", "")), str(entry.get("name", ""))
 
 
 async def _read(session: MemberSession, resource: Resource, key: Key) -> dict[str, Any]:

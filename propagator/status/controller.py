@@ -241,6 +241,7 @@ class Reporter:
             return True
         names = workload.clusters | self._finalizer.noted(workload)
         names |= self._registry.holders(workload.uid)  # of which the hub may know nothing
+        names |= {each["cluster"] for each in workload.status.kept}
         if not workload.delivered:
             names |= workload.decided.keys()
         served = any(not self._views.elsewhere(name) for name in names)

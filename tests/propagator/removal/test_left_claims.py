@@ -37,16 +37,12 @@ async def test_a_new_process_goes_on_with_what_the_status_names_until_it_is_gone
     placed = {"placements": [{"cluster": "m2", "replicas": 2}], "kept": kept}
     workload = workload_of({"metadata": meta, "spec": spec, "status": placed})
     session = SimpleNamespace(ready=False, client_for=lambda _: member)
-    context = Context(clock=clock, registry={"m1": session})
+    registry = {"m1": session}
+    context = Context(clock=clock, registry=registry)
     asked: list[Any] = []
-    names = {"m1": ["m0"]}
-
-    def formerly(name: str) -> list[str]:
-        return names.get(name, [])
-
     claims = LeftClaims(
         cast("Any", context),
-        workloads=cast("Any", SimpleNamespace(by_uid=lambda _: workload, formerly=formerly)),
+        workloads=cast("Any", SimpleNamespace(by_uid=lambda _: workload)),
         changed=asked.append,
     )
 
@@ -62,10 +58,12 @@ async def test_a_new_process_goes_on_with_what_the_status_names_until_it_is_gone
     await clock.advance(LOOK_SECONDS)
     assert asked == [("shop", "db")]
     assert left() == ["data-db-1"], "though the status names it still"
-    names["paris"] = ["m1"]
+    registry["paris"] = registry.pop("m1")
     told = [{**each, "cluster": "paris"} for each in kept[1:]]
     (found,) = claims.standing(workload, told)
     assert found["cluster"] == "paris", "under the name that the cluster has now, and once"
+    registry.clear()
+    assert not claims.standing(workload, told), "whoever looks there now may have seen it go"
     await end([running])
 
 
@@ -95,7 +93,7 @@ async def test_a_share_that_was_lowered_before_it_left_leaves_the_claims_of_all_
     session = cast("Any", SimpleNamespace(name="m1", client_for=lambda _: member))
     claims = LeftClaims(
         cast("Any", Context(clock=clock, registry={"m1": session})),
-        workloads=cast("Any", SimpleNamespace(formerly=lambda _: [])),
+        workloads=cast("Any", None),
         changed=lambda _: None,
     )
     assert not await claims.note(session, workload, ()), "the status is to say it first"
