@@ -8,6 +8,7 @@ from machinery.tasks import Gradually
 from machinery.types.metadata import Key
 from propagator.hub.named_objects import NamedObjects
 from propagator.hub.workloads import SECRET_INDEX, HubWorkloads, clusters_of
+from propagator.members.cluster_identity import noted
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects
 from propagator.reconciler import running
@@ -30,6 +31,7 @@ class EventHandlers:
         reporter: Reporter,
     ) -> None:
         self._registry = context.registry
+        self._clusters = context.clusters
         self._membership = context.membership
         self._workloads = workloads
         self._secrets = secrets
@@ -80,6 +82,10 @@ class EventHandlers:
             self.member_changed(name, None)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
+        known = new or old
+        if known is not None and self._clusters.synced and _known_as(old) != _known_as(new):
+            found = [*self._workloads.keeping(known.name), *self._workloads.keeping_unknown()]
+            self.reports.add("kept", [each.metadata.key for each in found])
         before, after = (e is not None and (e.out_of_service or e.given_up) for e in (old, new))
         if before == after:
             return
@@ -142,6 +148,13 @@ class EventHandlers:
 
     def _clusters_of(self, workload: Workload) -> set[str]:
         return clusters_of(workload, self._registry.names)
+
+
+def _known_as(cluster: MemberCluster | None) -> tuple[object, ...]:
+    """Return what says which cluster it is, and was."""
+    if cluster is None:
+        return ()
+    return cluster.metadata.uid, tuple(cluster.spec.former_names), noted(cluster), cluster.given_up
 
 
 def _same_decision(old: Workload, new: Workload) -> bool:

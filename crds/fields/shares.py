@@ -266,6 +266,10 @@ class KeptObject(Model):
 
     cluster: DnsName
     """The MemberCluster's name."""
+    # The generated alias would be clusterUid; Kubernetes writes UID.
+    cluster_uid: Annotated[str | None, Field(alias="clusterUID", max_length=128)] = None
+    """The UID of its kube-system, by which the cluster is known under another name; unset where it
+    is not known."""
     kind: Annotated[str, Field(max_length=63)]
     """Such as PersistentVolumeClaim."""
     namespace: Annotated[str, Field(max_length=63)] = ""

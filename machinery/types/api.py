@@ -584,6 +584,7 @@ class KeptObject(Part, frozen=True, gc=False):
     cluster: str
     kind: str
     name: str
+    cluster_uid: str = msgspec.field(default="", name="clusterUID")
     namespace: str = ""
 
 

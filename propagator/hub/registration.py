@@ -35,7 +35,7 @@ from propagator.hub.agent_accounts import NAMESPACE_SECONDS, is_its_own
 from propagator.hub.cluster_status import reported_health
 from propagator.hub.named_objects import NoTenant
 from propagator.hub.own_kind import OwnKind
-from propagator.members.cluster_identity import noted
+from propagator.members.cluster_identity import CLUSTER_ID_INDEX, noted
 from propagator.members.context import ControllerContext
 from propagator.members.health import MemberHealth, verdict_of
 from propagator.members.pulled import PullSession, PullSource
@@ -60,6 +60,21 @@ def present_names(clusters: Informer[MemberCluster], names: Iterable[str]) -> di
     gone = [name for name in names if clusters.get(("", name)) is None]
     found = ((name, clusters.by_index(FORMER_INDEX, name)) for name in gone)
     return {former: min(there, key=_age).name for former, there in found if there}
+
+
+def present_name(clusters: Informer[MemberCluster], name: str, uid: str) -> str:
+    """Return the name that a cluster of that name and UID has now; `uid` is empty if unknown."""
+    stands = clusters.get(("", name))
+    if stands is not None and (not uid or noted(stands).uid in ("", uid)):
+        return name
+    known = [
+        each
+        for each in (clusters.by_index(CLUSTER_ID_INDEX, uid) if uid else ())
+        if noted(each).uid == uid and not each.given_up
+    ]
+    if known:
+        return min(known, key=_age).name
+    return present_names(clusters, [name]).get(name, name)
 
 
 def _age(cluster: MemberCluster) -> tuple[str, str]:

@@ -160,6 +160,12 @@ class HubWorkloads:
         """Return those whose status names what is kept on the cluster."""
         return self.informer.by_index(KEPT_INDEX, name)
 
+    def keeping_unknown(self) -> list[Workload]:
+        """As `keeping`, on all clusters that no MemberCluster has the name of."""
+        names = self.informer.index_values(KEPT_INDEX)
+        gone = [name for name in names if self._clusters.get(("", name)) is None]
+        return [workload for name in gone for workload in self.keeping(name)]
+
     def clusters_unknown(self) -> list[str]:
         """Return the names on Workloads that no MemberCluster has."""
         names = (n for n in self.informer.index_values(CLUSTER_INDEX) if n[:1] not in {"#", ALL})

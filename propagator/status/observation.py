@@ -20,9 +20,10 @@ from machinery.clock import timestamp
 from machinery.runtime.informer import Informer
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
-from propagator.hub.registration import present_names
+from propagator.hub.registration import present_name, present_names
 from propagator.hub.revisions import Revisions, revision_of_spec
 from propagator.hub.workload_metadata import record_of
+from propagator.members.cluster_identity import noted
 from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.members.inventory import (
@@ -224,9 +225,8 @@ class Survey:
         share left stands.
         """
         found = []
-        told = workload.status.kept
-        now = present_names(self._clusters, {each["cluster"] for each in told})
-        told = [each | {"cluster": now.get(each["cluster"], each["cluster"])} for each in told]
+        told = [self._by_present_name(each) for each in workload.status.kept]
+        uids = {each["cluster"]: each.pop("clusterUID", "") for each in told}
         before = [e for e in told if not self._shown(workload, e["cluster"], e["kind"])]
         for name in sorted(self._inventory.holders(workload.uid)):
             session = self._registry.get(name)
@@ -250,7 +250,19 @@ class Survey:
                 ]
         standing = self._left(workload, told)
         kept = [*before, *found, *(each for each in standing if each not in (*before, *found))]
-        return sorted(kept, key=lambda each: tuple(map(str, each.values())))[:MOST_KEPT]
+        kept = sorted(kept, key=_place)[:MOST_KEPT]
+        uids |= {each["cluster"]: self._uid_of(each["cluster"], uids) for each in kept}
+        return [
+            each | ({"clusterUID": uid} if (uid := uids[each["cluster"]]) else {}) for each in kept
+        ]
+
+    def _by_present_name(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+        name = present_name(self._clusters, kept["cluster"], kept.get("clusterUID", ""))
+        return {**kept, "cluster": name}
+
+    def _uid_of(self, name: str, told: Mapping[str, str]) -> str:
+        cluster = self._clusters.get(("", name))
+        return (noted(cluster).uid if cluster is not None else "") or told.get(name, "")
 
     def reported(self, workload: Workload) -> dict[str, Mapping[str, Any]]:
         """Return the stored entries by cluster.
@@ -386,6 +398,10 @@ class Survey:
         if session is not None and session.contact is Contact.AWAY and session.answered > -math.inf:
             now -= timedelta(seconds=self._clock.monotonic() - session.answered)
         return Patience(seconds, desired.revision or revision_of_spec(workload), now)
+
+
+def _place(kept: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(kept.get(each, "")) for each in ("cluster", "kind", "namespace", "name"))
 
 
 def _kept_by_agent(session: PullSession, workload: Workload) -> list[dict[str, Any]]:

@@ -222,6 +222,7 @@ async def test_what_a_pulled_member_keeps_is_told_as_kept_and_as_no_share() -> N
     keeper["metadata"]["annotations"] = {ANNOTATION_KEEP: "Always"}
     body["spec"]["manifests"] = [keeper]
     kept = {"cluster": "paris", "kind": "ConfigMap", "namespace": SPACE, "name": "keeper"}
+    kept["clusterUID"] = "uid-of-paris"
 
     def moved() -> bool:
         told = world.status("web")

@@ -11,7 +11,7 @@ from crds.admission.placeholder import PLACEHOLDER_CLASS, PLACEHOLDER_SCHEDULER
 from crds.names import API_VERSION
 from machinery.api.resources import CONTROLLER_REVISIONS, WORKLOADS
 from machinery.kinds.revisions import digest_of, revision_data, revision_name
-from tests.propagator.memory import SPACE
+from tests.propagator.memory import SPACE, World
 from tests.propagator.pulling import PullWorld
 from tests.propagator.stage import deployment
 from tests.propagator.test_one_shard import propagated, ready, runs, starts, statefulset, workload
@@ -213,13 +213,13 @@ async def test_a_job_that_has_ended_on_another_cluster_runs_in_neither_mode(memb
         assert jobs(world) == {}
 
 
-def claims(world: PullWorld, member: str) -> dict[Any, Json]:
+def claims(world: World, member: str) -> dict[Any, Json]:
     """Those on that member, to be changed."""
     found: dict[Any, Json] = world.members[member].objects["persistentvolumeclaims"]
     return found
 
 
-def with_claims(world: PullWorld, member: str) -> Json:
+def with_claims(world: World, member: str) -> Json:
     """A StatefulSet of two replicas, whose claims are on that member."""
     body = statefulset("db")
     asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
@@ -231,11 +231,11 @@ def with_claims(world: PullWorld, member: str) -> Json:
     return body
 
 
-def stands(world: PullWorld, *members: str) -> bool:
+def stands(world: World, *members: str) -> bool:
     return starts(world, "db").keys() == {*members}
 
 
-def left(world: PullWorld, name: str = "db") -> list[str]:
+def left(world: World, name: str = "db") -> list[str]:
     kept = world.status(name).get("kept", [])
     return [f"{each['cluster']}/{each['name']}" for each in kept]
 

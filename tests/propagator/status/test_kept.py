@@ -8,11 +8,14 @@ from typing import Any, cast
 
 import pytest
 
+from crds.names import ANNOTATION_UNJOIN, GIVEN_UP
 from machinery.api.resources import USUAL
 from machinery.types.metadata import Meta
+from propagator.hub.registration import present_name
 from propagator.members.inventory import OwnedObjects
 from propagator.members.objects import ManagedObject
 from propagator.status.observation import Survey
+from propagator.types.cluster import MemberCluster
 from propagator.types.workload import Workload, workload_of
 from tests.propagator.contexts import Context
 from tests.propagator.members.test_stale_watches import NO_ROLLOUT
@@ -33,6 +36,9 @@ KEPT: Any = {"namespace": "shop", "annotations": {"stowage.dev/keep": "Always"}}
 def stands(_: Workload, told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Say that each claim stands."""
     return [dict(each) for each in told if each["kind"] == "PersistentVolumeClaim"]
+
+
+GONE = {ANNOTATION_UNJOIN: GIVEN_UP}
 
 
 class Watches:
@@ -64,7 +70,7 @@ def kept(
     session = SimpleNamespace(ready=ready, link=Watches(answered, there))
     holders = {"m1"} if there else set()
     registry = SimpleNamespace(get=lambda _: session, holders=lambda _: holders)
-    clusters = SimpleNamespace(get=lambda _: object())
+    clusters = SimpleNamespace(get=lambda _: MemberCluster(Meta(name="m1")))
     context = cast("Any", Context(registry=registry, clusters=clusters, clock=None))
     survey = Survey(context, inventory=OwnedObjects(context), revisions=NO_ROLLOUT, left=left)
     body = {
@@ -90,3 +96,21 @@ def test_a_claim_that_was_left_is_named_as_long_as_it_was_not_read_to_be_gone() 
     assert kept(left=stands) == ["settings", "data-db-0"]
     assert kept() == ["settings"], "though the StatefulSet's kind is listed there no more"
     assert kept(ready=False) == ["settings", "data-db-0"], "a member that is away has lost nothing"
+
+
+@pytest.mark.proves("KD47")
+def test_a_name_that_another_cluster_has_by_now_is_none_of_the_one_that_keeps_something() -> None:
+    def cluster(name: str, uid: str, **notes: str) -> MemberCluster:
+        return MemberCluster(Meta(name=name, annotations=notes), status={"clusterID": uid})
+
+    there = [cluster("m1", "u2"), cluster("rome", "u1"), cluster("bonn", "u3", **GONE)]
+    clusters: Any = SimpleNamespace(
+        get=lambda key: next((each for each in there if each.name == key[1]), None),
+        by_index=lambda _, uid: [each for each in there if each.status["clusterID"] == uid],
+    )
+    assert present_name(clusters, "m1", "u1") == "rome"
+    assert present_name(clusters, "m1", "u2") == "m1"
+    assert present_name(clusters, "m1", "") == "m1"
+    assert present_name(clusters, "m1", "u9") == "m1"
+    assert present_name(clusters, "m0", "u1") == "rome"
+    assert present_name(clusters, "m0", "u3") == "m0", "it is given up"
