@@ -77,7 +77,7 @@ class AssignmentState(StrEnum):
     KEPT = "Kept"
     """An order to remove was not carried out: what is there is younger, or a rule keeps it."""
     REMOVED = "Removed"
-    """Nothing of the Workload is there any more."""
+    """Nothing of the Workload is there any more but claims that its replicas left."""
 
 
 class AssignedWorkload(Model):
@@ -144,6 +144,9 @@ class AssignmentRules(Model):
     """
     revision: Annotated[str, Field(max_length=16)] = ""
     """The revision that the bundle is of; empty without spec.rollout."""
+    kept: list[KeptObject] = atomic(MOST_KEPT)
+    """Claims that shares have left there, as status.kept of the Workload names them: the agent
+    looks at them, too, and goes on to tell those that stand."""
 
 
 class AssignmentSpec(Model):
@@ -251,6 +254,9 @@ class AssignmentStatus(Model):
     """The values of spec.statusFields there, by name. Writer: agent."""
     kept: list[KeptObject] = atomic(MOST_KEPT)
     """Objects that stay though the share is gone. Writer: agent."""
+    looked: Flag = False
+    """Whether those of rules.kept that are gone were taken off `kept`; an agent of an earlier
+    release knows none of them. Writer: agent."""
     drift: list[DriftedObject] = atomic(MOST_DRIFTED)
     """Objects of which somebody else changed fields. Writer: agent."""
     load_balancer: dict[str, Any] | None = None

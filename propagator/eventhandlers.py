@@ -11,6 +11,7 @@ from propagator.hub.workloads import SECRET_INDEX, HubWorkloads, clusters_of
 from propagator.members.cluster_identity import noted
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects
+from propagator.members.pulled import PullSession
 from propagator.reconciler import running
 from propagator.status.controller import Reporter
 from propagator.types.cluster import MemberCluster
@@ -74,6 +75,8 @@ class EventHandlers:
         keys = [workload.metadata.key for workload in self._workloads.touching(name)]
         kept = [workload.metadata.key for workload in self._workloads.keeping(name)]
         self.reports.add(name, [*keys, *kept])
+        if isinstance(self._registry.get(name), PullSession):
+            keys += kept  # its agent is to look at that
         self.syncs.add(name, [(name, key) for key in keys])
 
     def look_again(self) -> None:
@@ -132,6 +135,8 @@ class EventHandlers:
         # Now that its end is stored, the object may be forgotten; and go, now that its work is.
         patched |= known.ends.keys() - before.ends.keys()
         patched |= {c for c in known.leaving if known.known_done(c) != before.known_done(c)}
+        if known.status.kept != before.status.kept:
+            patched |= self._pulled(known) | self._pulled(before)
         if _standing_in(known) != _standing_in(before):
             patched |= self._reporter.keeping(known)
         if running(known) and not running(before):
@@ -145,6 +150,11 @@ class EventHandlers:
         if before.decided_by != known.decided_by or before.sent != known.sent:
             return True
         return bool(before.status.clusters != known.status.clusters)
+
+    def _pulled(self, workload: Workload) -> set[str]:
+        """Return the members in mode Pull that keep something."""
+        names = {each["cluster"] for each in workload.status.kept} if self._registry.pulls else ()
+        return {name for name in names if isinstance(self._registry.get(name), PullSession)}
 
     def _clusters_of(self, workload: Workload) -> set[str]:
         return clusters_of(workload, self._registry.names)

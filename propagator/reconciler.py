@@ -120,6 +120,9 @@ class WorkloadReconciler:
         withdrawn = starting and not workload.placements
         if not (workload.delivered or self._may_own(session, workload)):
             return None
+        asks = isinstance(session, PullSession) and session.assignment(workload.uid) is None
+        if isinstance(session, PullSession) and asks and workload.claims_left(session.name):
+            await self._shares.ask(session, workload)  # nobody else sees them go
         ends = workload.ended or not workload.wants_replicas
         if withdrawn and not ends and not await self._gates.confirms(workload):
             return FIRST_PAUSE

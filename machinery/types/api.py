@@ -527,6 +527,14 @@ class DeletionCost(Part, frozen=True, gc=False):
     replicas: int
 
 
+class KeptObject(Part, frozen=True, gc=False):
+    cluster: str
+    kind: str
+    name: str
+    cluster_uid: str = msgspec.field(default="", name="clusterUID")
+    namespace: str = ""
+
+
 class AssignmentRules(Part, frozen=True):
     adoption: str = "Never"
     drift: str = "Repair"
@@ -544,6 +552,7 @@ class AssignmentRules(Part, frozen=True):
     allowed_kinds: list[str] = []
     deletion_costs: list[DeletionCost] = []
     revision: str = ""
+    kept: list[KeptObject] = []
 
 
 class AssignmentSpec(Part, frozen=True):
@@ -580,14 +589,6 @@ class ShareBlocked(Part, frozen=True, gc=False):
     message: str = ""
 
 
-class KeptObject(Part, frozen=True, gc=False):
-    cluster: str
-    kind: str
-    name: str
-    cluster_uid: str = msgspec.field(default="", name="clusterUID")
-    namespace: str = ""
-
-
 class DriftedField(Part, frozen=True, gc=False):
     path: str
     hub: str = ""
@@ -620,6 +621,7 @@ class AssignmentStatus(Part, frozen=True):
     start: int | None = None
     fields: dict[str, str] | None = None
     kept: list[KeptObject] = []
+    looked: bool = False
     drift: list[DriftedObject] = []
     load_balancer: dict[str, Any] | None = None
     reported: str = ""

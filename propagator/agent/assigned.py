@@ -118,7 +118,8 @@ def _workload(found: Assignment, bundle: Bundle, order: AssignmentOrder, member:
         body["template"] = main
     drift = [{**msgspec.to_builtins(each), "cluster": member} for each in found.status.drift]
     status: dict[str, Any] = {"kept": kept_of(found, member), "drift": drift}
-    if order in _PLACED:
+    asks = order is AssignmentOrder.OBSERVE and bool(rules.kept)  # for what a share has left
+    if order in _PLACED and not asks:
         placed: dict[str, Any] = {"cluster": member, "replicas": spec.replicas}
         if rules.part is not None:
             placed["completions"] = rules.part
@@ -136,8 +137,13 @@ def _workload(found: Assignment, bundle: Bundle, order: AssignmentOrder, member:
 
 
 def kept_of(found: Assignment, member: str) -> list[dict[str, Any]]:
-    """Return what the hub's status names as kept, under the present name of the member."""
-    return [{**msgspec.to_builtins(each), "cluster": member} for each in found.status.kept]
+    """Return what the hub knows as kept, under the present name of the member."""
+    both = [*found.status.kept, *found.spec.share_rules.kept]
+    known = {(each.kind, each.namespace, each.name) for each in both}
+    return [
+        {"cluster": member, "kind": kind, "namespace": namespace, "name": name}
+        for kind, namespace, name in sorted(known)
+    ]
 
 
 def _fields(bundle: Bundle) -> list[dict[str, Any]]:
@@ -197,6 +203,7 @@ def status_of(
         "message": entry["message"],
         "counts": counts,
         "kept": list(kept),
+        "looked": bool(assigned.found.spec.share_rules.kept) or None,
         "drift": list(drift),
         "reported": str(reported) if reported is not None else None,
     }

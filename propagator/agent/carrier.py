@@ -433,14 +433,11 @@ class Carrier:
         drift = self._applier.drift.told(workload)
         if (over := self._applier.drift.soonest(drift)) is not None:
             self.queue.add_after(found.uid, over)
-        kept = self._survey.kept(workload)
-        if not workload.ended and self._claims.standing(workload, ()):
-            report = replace(report, stays=True)
         return status_of(
             assigned,
             share,
             report,
-            kept=kept,
+            kept=self._survey.kept(workload),
             drift=drift,
             reported=cast("int | None", share.entry.get("capacityVersion")),
         )

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from crds.assignment import AssignmentOrder
 from crds.membercluster import ReadyReason, Reported
 from crds.names import AGENT_ACCOUNT, AGENT_LEASE, ANNOTATION_TOKEN_ENDS, MEMBER_REPORT
 from machinery import logs
@@ -39,7 +40,7 @@ from propagator.members.objects import Mark, version_number
 from propagator.members.session import MemberSession
 from propagator.types.assignment import BY_WORKLOAD, Assignment, MemberReport
 from propagator.types.cluster import MemberCluster
-from propagator.types.workload import Workload
+from propagator.types.workload import CLAIM, Workload
 
 DWELL_SECONDS = 600.0
 """How long more than twice the room has to be told before it counts."""
@@ -134,6 +135,7 @@ CHECK_SECONDS = 5.0
 AWAY_CHECK_SECONDS = 30.0
 QUIET_SECONDS = 25.0
 """How long the Lease may rest before it is read: the agent renews it each 20 s."""
+_NOTHING_WRITTEN = (AssignmentOrder.OBSERVE, AssignmentOrder.REMOVE)
 _SKEW_STEP = 30
 """Seconds by which the clock of an agent may differ untold."""
 
@@ -265,6 +267,23 @@ class PullSession(MemberSession):
         if found is None:
             return not self.holds(workload)
         return found.status.counts is not None
+
+    def keeps_alone(self, workload: Workload) -> bool:
+        """Whether its agent has confirmed the end of the share, and only tells what is kept."""
+        found, uid = self.assignment(workload.uid), workload.uid
+        tells = found is not None and found.spec.order in _NOTHING_WRITTEN
+        ended = uid not in self.unassigned and self.name not in workload.sent
+        return tells and ended and workload.only_kept(self.name)
+
+    def ignores(self, workload: Workload, kept: Mapping[str, Any]) -> bool:
+        """Whether an entry of status.kept is of a claim that its agent has not looked at."""
+        found = self.assignment(workload.uid)
+        if found is None or kept["kind"] != CLAIM or self.name in workload.placements:
+            return False
+        looked = found.carried_out and found.status.looked
+        known = found.spec.share_rules.kept if looked else ()
+        claim = kept.get("namespace", ""), kept["name"]
+        return all((each.namespace, each.name) != claim for each in known)
 
     def believe(
         self, cluster: MemberCluster, told: Mapping[str, Any]

@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import msgspec
@@ -91,11 +90,10 @@ class AssignmentWriter:
         report = _told(session, share)
         if not removes or report.obstacle is not None or report.stays:
             return report
-        if share.workload.only_kept(session.name) and not share.workload.ended:
-            # The Assignment alone tells that nothing is kept there any more.
-            why = f"{session.name}: status.kept still names what its agent told before"
-            return replace(report, obstacle=Refused(PropagatedReason.PROPAGATING, why))
-        await self.forget(session, uid)
+        told, said = session.assignment(uid), share.workload.status.kept
+        keeps = bool(told and told.status.kept) or any(e["cluster"] == session.name for e in said)
+        if share.workload.ended or not keeps:  # the Assignment alone tells when that is gone
+            await self.forget(session, uid)
         return report
 
     async def observe(self, session: PullSession, share: Share) -> None:
@@ -361,8 +359,13 @@ def _rules(session: PullSession, share: Share, kinds: Iterable[tuple[str, str]])
         "allowedKinds": sorted(allowed) or None,
         "deletionCosts": _costs(share, member) or None,
         "revision": workload.revision_of(member) or None,
+        "kept": [_kept(each) for each in workload.claims_left(member)] or None,
     }
     return {key: value for key, value in rules.items() if value is not None}
+
+
+def _kept(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key != "clusterUID"}
 
 
 LOG = logs.get(__name__)

@@ -3,8 +3,9 @@
 Every member in the footprint must acknowledge (`hub.workloads.clusters_of`), and every one that
 shows something of the Workload. One does when its worker has found nothing there and no write is
 unconfirmed. A member that does not answer delays the end, and so does one whose MemberCluster is
-gone while it has a share. One that an operator gives up goes from the footprint. The last of
-several shards removes the finalizer.
+gone while it has a share. One that an operator gives up goes from the footprint. What an agent
+tells of claims that were left delays nothing, as nobody removes them. The last of several shards
+removes the finalizer.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from propagator.hub.workload_metadata import record_of
 from propagator.hub.workloads import clusters_of
 from propagator.members.context import ControllerContext
 from propagator.members.inventory import OwnedObjects
+from propagator.members.pulled import PullSession
 from propagator.types.workload import Workload
 
 
@@ -43,7 +45,9 @@ class Finalizer:
         asked = clusters_of(workload, self._names) - confirmed.keys()
         asked = {name for name in asked if not self._views.elsewhere(name)}
         there = {name for name in asked if self._registered(name) or self._away(workload, name)}
-        return there | self._inventory.holders(workload.uid)
+        return there | {
+            n for n in self._inventory.holders(workload.uid) if self._holds(workload, n)
+        }
 
     def given_up(self, workload: Workload) -> set[str]:
         """Return the members in the footprint that an operator has given up; none is served."""
@@ -68,6 +72,10 @@ class Finalizer:
             return False
         placed = name in workload.placements and name not in workload.ends
         return (placed or name in workload.causes) and name in record_of(workload)
+
+    def _holds(self, workload: Workload, name: str) -> bool:
+        session = self._registry.get(name)
+        return not (isinstance(session, PullSession) and session.keeps_alone(workload))
 
     def _registered(self, name: str) -> bool:
         # Right after the start there are members that have no session yet.

@@ -20,9 +20,9 @@ from propagator.members.inventory import main_object, owned
 from propagator.members.pods import main_of
 from propagator.members.pulled import PullSession
 from propagator.members.session import MemberSession
-from propagator.types.workload import Workload
+from propagator.types.workload import CLAIM, Workload
 
-CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", CLAIM)
 LOOK_SECONDS = 10.0
 """Seconds between two reads of a claim that was left."""
 

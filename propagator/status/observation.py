@@ -233,7 +233,9 @@ class Survey:
             if (pulled := self._views.pulled(name)) is not None:
                 if pulled.tells(workload):
                     found += _kept_by_agent(pulled, workload)
-                    before = [each for each in before if each["cluster"] != name]
+                    before = [
+                        e for e in before if e["cluster"] != name or pulled.ignores(workload, e)
+                    ]
             elif session is not None:
                 wanted = workload if name in workload.placements else None
                 found += [
@@ -249,8 +251,8 @@ class Survey:
                     and not _renders(wanted, resource, each)
                 ]
         standing = self._left(workload, told)
-        kept = [*before, *found, *(each for each in standing if each not in (*before, *found))]
-        kept = sorted(kept, key=_place)[:MOST_KEPT]
+        places = {_place(each): each for each in (*standing, *found, *before)}
+        kept = [places[each] for each in sorted(places)][:MOST_KEPT]
         uids |= {each["cluster"]: self._uid_of(each["cluster"], uids) for each in kept}
         return [
             each | ({"clusterUID": uid} if (uid := uids[each["cluster"]]) else {}) for each in kept

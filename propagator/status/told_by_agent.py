@@ -116,6 +116,7 @@ def _left(session: PullSession, workload: Workload) -> bool:
     """Whether the share is gone from there; what a rule keeps is no share."""
     found, serves = session.assignment(workload.uid), session.contact is Contact.SERVING
     gone = serves and workload.uid not in session.unassigned if found is None else found.removed
+    gone = gone or session.keeps_alone(workload)
     return gone and session.name not in workload.placements
 
 

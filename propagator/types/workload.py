@@ -62,6 +62,8 @@ from machinery.types.written_clusters import MemberRecord
 from propagator.types.movement import Movement
 from propagator.types.overrides import Costs, Overrides, overrides_of
 
+CLAIM = "PersistentVolumeClaim"
+
 
 class WorkTold(NamedTuple):
     """What the hub knows of the work of a share."""
@@ -567,6 +569,13 @@ class Workload(Object, frozen=True, dict=True):
         if member in self.placements or member in shares:
             return False
         return any(each["cluster"] == member for each in self.status.kept)
+
+    def claims_left(self, member: str) -> list[dict[str, Any]]:
+        """Return the claims that the status names as kept on a member without a share."""
+        if self.ended or member in self.placements:
+            return []
+        of_it = (each for each in self.status.kept if each["cluster"] == member)
+        return [each for each in of_it if each["kind"] == CLAIM]
 
     @property
     def leaves(self) -> bool:

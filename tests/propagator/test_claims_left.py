@@ -6,6 +6,7 @@ Whoever looks at the member by then: another shard, or the same cluster under an
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -14,8 +15,12 @@ from crds.names import ANNOTATION_UNJOIN, GIVEN_UP, RENAMED, SYSTEM_NAMESPACE
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOADS
 from machinery.types import conditions
 from machinery.types.shards import owner
+from propagator.agent import assigned, carrier
 from tests.propagator.fleet import HERE, THERE, Fleet
 from tests.propagator.memory import SPACE, World
+from tests.propagator.pulling import PullWorld
+from tests.propagator.test_one_shard import propagated
+from tests.propagator.test_pull import reason, uid_of
 from tests.propagator.test_pull_alike import claims, left, stands, with_claims
 
 
@@ -117,3 +122,109 @@ async def test_claims_that_were_left_are_known_by_their_cluster_when_it_is_regis
         await world.until(lambda: left(world) == named("rome", 0, 1))
         claims(world, "m1").clear()
         await world.until(lambda: not left(world))
+
+
+async def to_pull(world: PullWorld, member: str) -> None:
+    """The member is served by its agent from now on, which runs."""
+    world.invite_pushed(member)
+    await world.until(lambda: reason(world, member) == "Connected")
+
+
+@pytest.mark.proves("A7", "KD47", "PL23")
+@pytest.mark.parametrize("placed", [True, False])
+async def test_an_agent_looks_at_claims_that_were_left_before_there_was_one(
+    *, placed: bool
+) -> None:
+    world = PullWorld("m1", "m2", pulled=())
+    told: list[bool] = []
+
+    def says(*names: str) -> bool:
+        told.append(propagated(world, "db") == "Propagated")
+        return left(world) == [f"m1/{name}" for name in names]
+
+    async with world.propagating():
+        await leave(world, "m1", "m2")
+        await world.calm(5)
+        if not placed:
+            world.place("db")
+            await world.calm(5)
+        async with world.agent("m1"):
+            await to_pull(world, "m1")
+            await world.until(lambda: world.assignment(uid_of(world, "db"), "m1") is not None)
+            await world.calm(30)
+            assert says("data-db-0", "data-db-1")
+            del claims(world, "m1")[SPACE, "data-db-0"]
+            await world.until(lambda: says("data-db-1"))
+            await world.calm(15)
+            assert says("data-db-1")
+        async with world.agent("m1", identity="agent-2"):
+            await world.until(lambda: reason(world, "m1") == "Connected")
+            await world.calm(15)
+            assert says("data-db-1")
+            claims(world, "m1").clear()
+            await world.until(lambda: not left(world))
+            if not placed:
+                world.place("db", m2=2)
+            await world.until(lambda: world.assignment(uid_of(world, "db"), "m1") is None)
+            assert stands(world, "m2")
+        assert not placed or all(told), "nothing runs there"
+
+
+@pytest.mark.proves("A7", "KD47", "PL20")
+async def test_an_agent_that_cannot_look_at_claims_loses_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one of an earlier release, which knows neither `rules.kept` nor `looked`."""
+    world = PullWorld("m1", "m2", pulled=())
+    monkeypatch.setattr(assigned, "kept_of", lambda *_: [])
+    tells = assigned.status_of
+
+    def as_it_was(*args: Any, **named: Any) -> dict[str, Any]:
+        return {key: value for key, value in tells(*args, **named).items() if key != "looked"}
+
+    monkeypatch.setattr(carrier, "status_of", as_it_was)
+    async with world.propagating():
+        await leave(world, "m1", "m2")
+        async with world.agent("m1"):
+            await to_pull(world, "m1")
+            await world.until(lambda: world.assignment(uid_of(world, "db"), "m1") is not None)
+            await world.calm(30)
+            assert left(world) == named("m1", 0, 1)
+            assert propagated(world, "db") == "Propagated"
+        monkeypatch.undo()
+        async with world.agent("m1", identity="agent-2"):
+            claims(world, "m1").clear()
+            await world.until(lambda: not left(world))
+
+
+@pytest.mark.proves("A7", "KD47", "PL14")
+@pytest.mark.parametrize("mode", ["Push", "Pull", "Push, then Pull"])
+async def test_the_end_of_a_workload_waits_for_no_member_that_is_lost_and_has_claims_alone(
+    mode: str,
+) -> None:
+    member = "paris" if mode == "Pull" else "m1"
+    world = PullWorld("m1", "m2", pulled=("paris",) if mode == "Pull" else ())
+    async with world.propagating():
+        if mode != "Pull":
+            await leave(world, member, "m2")
+        async with world.agent(member) if mode != "Push" else nullcontext():
+            if mode == "Pull":
+                await leave(world, member, "m2")
+            elif mode == "Push, then Pull":
+                await to_pull(world, member)
+            await world.calm(15)
+            assert left(world) == named(member, 0, 1)
+        uid, has = uid_of(world, "db"), world.assignment(uid_of(world, "db"), member)
+        assert bool(has) is ("Pull" in mode)
+        if mode == "Push":
+            world.away.add(member)
+        lost = "Unreachable" if mode == "Push" else "AgentSilent"
+        await world.until(lambda: reason(world, member) == lost, seconds=75, step=0.5)
+        world.delete("db")
+        await world.until(lambda: not world.hub.all(WORKLOADS), seconds=30)
+        # What is left on the hub goes when it is back.
+        async with world.agent(member) if mode != "Push" else nullcontext():
+            world.away.clear()
+            await world.until(lambda: reason(world, member) != lost)
+            await world.until(lambda: world.assignment(uid, member) is None)
+        assert len(claims(world, member)) == 2

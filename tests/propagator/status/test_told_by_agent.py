@@ -35,6 +35,7 @@ def session(contact: Contact, *, version: int, **told: Any) -> Any:
         assignment=lambda _: found,
         unassigned=(),
         tells=lambda _: found.status.counts is not None,
+        keeps_alone=lambda _: False,
         counted_by=lambda _: version,
     )
 
