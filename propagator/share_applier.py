@@ -117,7 +117,7 @@ class ShareApplier:
         gone = live is None and (ended or workload.awaits_part(session.name))
         # An edit would run it once more, and so would its own controller what failed.
         stays = ended and workload.profile.edits is Edits.RESTARTS
-        forgets = workload.forgets(session.name)
+        forgets = workload.forgets(session.name, session.former)
         applied = await applier.apply(
             self.writer,
             session,

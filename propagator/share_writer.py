@@ -414,7 +414,7 @@ class ShareWriter:
             decided=self._workloads.decided(workload),
             orphan=workload.orphans or gone,
             left=workload.left(session.name) and not gone,
-            told=workload.told(session.name),
+            told=workload.told(session.name, session.former),
             forced=self._guard.forced(workload, session.name),
             accepted=bool(restored.over) and not restored.as_of,
         )

@@ -269,13 +269,14 @@ class Survey:
     def reported(self, workload: Workload) -> dict[str, Mapping[str, Any]]:
         """Return the stored entries by cluster.
 
-        That of a cluster's former name is its own once the placements have its present name.
+        That of a cluster's former name is its own once the decision has its present name.
         """
         stored: dict[str, Mapping[str, Any]] = {e["name"]: e for e in workload.status.clusters}
         for former, name in present_names(
             self._clusters, stored.keys() - workload.placements.keys()
         ).items():
-            if name in workload.placements and name not in stored:
+            decided = name in workload.placements or name in workload.causes
+            if decided and name not in stored:
                 stored[name] = {**stored.pop(former), "name": name}
         return stored
 

@@ -316,15 +316,17 @@ class Workload(Object, frozen=True, dict=True):
 
         The placements have the present name before the status tells of the cluster by it.
         """
-        names = [cluster, *(name for name in former if name not in self.placements)]
-        return next((self.ends[name] for name in names if name in self.ends), None)
+        return next((self.ends[n] for n in self._names(cluster, former) if n in self.ends), None)
 
-    def forgets(self, cluster: str) -> bool:
+    def _names(self, cluster: str, former: Iterable[str]) -> list[str]:
+        return [cluster, *(name for name in former if name not in self.placements)]
+
+    def forgets(self, cluster: str, former: Iterable[str] = ()) -> bool:
         """Whether the object goes with its stored end there: it failed, and would run again."""
         end = self.profile.ended
         if end is None or not end.delete_failed:
             return False
-        return self.ends.get(cluster, {}).get("result") == Result.FAILED
+        return (self.end_of(cluster, former) or {}).get("result") == Result.FAILED
 
     @cached_property
     def run(self) -> str:
@@ -442,16 +444,17 @@ class Workload(Object, frozen=True, dict=True):
         several = divides or self.duplicated or len(self.placements) > 1
         return self.profile.ended is not None and not several
 
-    def told(self, cluster: str) -> WorkTold:
-        awaits_end = self.ends_whole and cluster not in self.ends
-        return WorkTold(self.known_done(cluster), self.part_of(cluster), awaits_end, self.run)
+    def told(self, cluster: str, former: Sequence[str] = ()) -> WorkTold:
+        awaits_end = self.ends_whole and self.end_of(cluster, former) is None
+        done = self.known_done(cluster, former)
+        return WorkTold(done, self.part_of(cluster), awaits_end, self.run)
 
-    def known_done(self, cluster: str) -> int | None:
+    def known_done(self, cluster: str, former: Iterable[str] = ()) -> int | None:
         """Return how much of its work a share that left is stored to have done."""
         if cluster in self.placements or not self._divides_work:
             return None
-        told = (each for each in self.status.clusters if each.get("name") == cluster)
-        return next((each.get("completed", 0) for each in told), 0)
+        told = {each["name"]: each.get("completed", 0) for each in self.status.clusters}
+        return next((told[name] for name in self._names(cluster, former) if name in told), 0)
 
     @property
     def _divides_work(self) -> bool:
