@@ -97,8 +97,11 @@ class AtMostOnce:
         A decision that was made of an older report has less in `leaving` than leaves.
         """
         away = self._elsewhere(workload, main, member)
-        placed = () if workload.duplicated else workload.placements.keys() - {member, *away}
-        lowered = (name for name in placed if self._excess(workload, main, name))
+        if workload.duplicated or not main.profile.scales:
+            return away
+        placed = workload.placements.keys() - {member, *away}
+        # What it ran there under another name goes when the share itself comes.
+        lowered = (n for n in placed if self._excess(workload, main, n, formers=False))
         return sorted({*away, *lowered})
 
     def _elsewhere(self, workload: Workload, main: Main, member: str) -> list[str]:
@@ -275,7 +278,7 @@ class AtMostOnce:
                 return workload.metadata.key
         return None
 
-    def _excess(self, workload: Workload, main: Main, name: str) -> int:
+    def _excess(self, workload: Workload, main: Main, name: str, *, formers: bool = True) -> int:
         placed = workload.placements.get(name, 0)
         # Where no `leaving` tells how many leave, it may be all of them.
         untold = 0 if placed else sum(workload.placements.values())
@@ -298,7 +301,7 @@ class AtMostOnce:
         ending = not main.profile.scales
         found = main_object(main, owned(session, main.uid), ending=ending)
         # What it ran there under another name or of another kind counts as well.
-        before = former_units(session, workload)
+        before = former_units(session, workload) if formers else 0
         if not placed and (old := self._forgotten(workload, main, name)) is not None:
             before += 1 if old.replicas is None else old.replicas
         asked = found.replicas if found is not None else 0

@@ -290,8 +290,9 @@ def test_a_share_gets_what_is_gone_elsewhere(old: Member, gets: int) -> None:
         (Member(replicas=3, pods=3), 1),
         (Member(replicas=2, pods=3), 1),
         (Member(serves=False, pods=3), 2),
+        (Member(replicas=None, former_pods=3), 2),
     ],
-    ids=["as decided", "not lowered", "its last one ends", "away"],
+    ids=["as decided", "not lowered", "its last one ends", "away", "by another name yet"],
 )
 def test_a_share_waits_for_what_a_late_decision_does_not_know_to_leave(
     old: Member, gets: int
