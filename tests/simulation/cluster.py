@@ -71,6 +71,7 @@ class SimCluster:
 
     def list(self, plural: str, namespace: str) -> Json:
         items = [o for (space, _), o in self.objects[plural].items() if namespace in ("", space)]
+        items = [each for each in items if not _finished(plural, each)]
         meta = {"resourceVersion": str(self._versions)}
         return {"kind": "List", "metadata": meta, "items": copy.deepcopy(items)}
 
@@ -388,6 +389,8 @@ class SimCluster:
         self._tell(plural, "DELETED", key, body)
 
     def _tell(self, plural: str, kind: str, key: Key, body: Json) -> None:
+        if _finished(plural, body):
+            kind = "DELETED"
         line = json.dumps({"type": kind, "object": body}).encode() + b"\n"
         self._log.append((self._versions, plural, key[0], line))
         self._news.set()
@@ -423,6 +426,11 @@ def _key(body: Json) -> Key:
 def _maker(pod: Json) -> str:
     owners: list[Json] = pod["metadata"].get("ownerReferences", [])
     return owners[0]["uid"] if owners else ""
+
+
+def _finished(plural: str, body: Json) -> bool:
+    """Whether it is a pod that the selector of each client leaves out."""
+    return plural == "pods" and body["status"]["phase"] == "Succeeded"
 
 
 def _digest(template: Json) -> str:
