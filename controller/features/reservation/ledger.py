@@ -107,6 +107,11 @@ class ReservationLedger:
         self._held: dict[Key, dict[str, _Hold]] = {}
         self._left: dict[str, dict[str, int]] = {}
         """The held amounts by namespace."""
+        # An overlay has some of these.
+        self._holds: dict[Key, dict[str, Mapping[Load, int]]] = {}
+        """The loads that reservations hold by its changes, by cluster."""
+        self._booked: set[Key] = set()
+        """Reservations that it places otherwise: the snapshot has their room in flight."""
         self._room: RoomHolder | None = None
 
     def keep(self, room: RoomHolder) -> None:
@@ -474,11 +479,8 @@ class _ReservationOverlay(ReservationLedger):
         self._users, self._own_users = ChainMap({}, self._users), set[Name]()
         self._tight = set()
         self._changed = set[Key]()
-        known: dict[Key, dict[str, Mapping[Load, int]]] = vars(base).get("_holds", {})
-        self._holds = {key: dict(there) for key, there in known.items()}
-        """The loads that reservations hold by these changes, by cluster."""
-        self._booked = set[Key](vars(base).get("_booked", ()))
-        """Reservations that are placed otherwise here: the snapshot has their room in flight."""
+        self._holds = {key: dict(there) for key, there in self._holds.items()}
+        self._booked = {*self._booked}
         for booked in (True, False):  # reservations first: shares inside depend on their places
             for info, placements in placed.values():
                 if info.booked == booked:
@@ -498,7 +500,7 @@ class _ReservationOverlay(ReservationLedger):
 
     def changed_holds(self, but: Collection[Key]) -> tuple[list[Loads], list[Loads]]:
         then, now = list[Loads](), list[Loads]()
-        for key, there in self._holds.items() if self._holds else ():
+        for key, there in self._holds.items():
             if key not in but:
                 held = self._base.held(key)
                 then.append({c: held[c] for c in there if c in held})
