@@ -68,14 +68,14 @@ def fleet(names: tuple[str, ...], *, lost: tuple[str, ...] = ()) -> Snapshot:
     return make.snapshot(*(make.cluster(name, ready=name not in lost) for name in names))
 
 
-def leaves(
+def left(
     workload: Workload,
     placements: Mapping[str, int],
     *,
     clusters: tuple[str, ...] = NAMES,
     moves: Moves = NO_MOVES,
-) -> dict[str, int]:
-    found = leaving_of(
+) -> list[LeavingShare]:
+    return leaving_of(
         workload,
         workload_info(workload),
         placements,
@@ -83,6 +83,16 @@ def leaves(
         snapshot=fleet(clusters),
         occasion=lambda: Occasion("2026-01-02T00:00:00Z", "Scaled"),
     )
+
+
+def leaves(
+    workload: Workload,
+    placements: Mapping[str, int],
+    *,
+    clusters: tuple[str, ...] = NAMES,
+    moves: Moves = NO_MOVES,
+) -> dict[str, int]:
+    found = left(workload, placements, clusters=clusters, moves=moves)
     return {each.cluster: each.replicas for each in found}
 
 
@@ -235,14 +245,7 @@ def test_what_is_replaced_is_named_until_it_is_gone(
 ) -> None:
     moved = {"m2": 4}
     workload = stored(moved, leaving={"m1": 4}, ready=ready, stands=stands)
-    found = leaving_of(
-        workload,
-        workload_info(workload),
-        moved,
-        moves=NO_MOVES,
-        snapshot=fleet(NAMES),
-        occasion=lambda: Occasion("2026-01-02T00:00:00Z", "Drained"),
-    )
+    found = left(workload, moved)
     assert {each.cluster: (each.replicas, each.replaced) for each in found} == told
 
 
@@ -253,14 +256,7 @@ def test_what_is_replaced_is_named_beside_what_begins_to_leave() -> None:
     workload = stored(
         before, leaving={"m3": 1}, ready={"m1": 3, "m2": 2, "m3": 2}, stands={"m3": 2}
     )
-    found = leaving_of(
-        workload,
-        workload_info(workload),
-        after,
-        moves=NO_MOVES,
-        snapshot=fleet(NAMES),
-        occasion=lambda: Occasion("2026-01-02T00:00:00Z", "Drained"),
-    )
+    found = left(workload, after)
     assert [(each.cluster, each.replicas, each.replaced) for each in found] == [("m3", 2, 1)]
 
 
@@ -308,12 +304,5 @@ def test_a_scale_to_nothing_in_the_middle_of_a_move_replaces_all_that_leaves(sur
     movement = {} if surge is None else {"movement": {"maxSurge": surge}}
     now = {"m2": 0}
     workload = stored(now, leaving={"m1": 1}, ready={}, stands={"m1": 1}, replicas=0, **movement)
-    found = leaving_of(
-        workload,
-        workload_info(workload),
-        now,
-        moves=NO_MOVES,
-        snapshot=fleet(NAMES),
-        occasion=lambda: Occasion("2026-01-02T00:00:00Z", "Scaled"),
-    )
+    found = left(workload, now)
     assert [(each.cluster, each.replicas, each.replaced) for each in found] == [("m1", 1, 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -288,20 +289,22 @@ def test_what_one_member_was_sent_by_the_spec_is_noted_when_another_scheduler_ad
     assert patch["annotations"][ANNOTATION_KINDS] == "apps/v1/Deployment,v1/Secret"
 
 
+def hub_of(sessions: Mapping[str, Any]) -> HubWorkloads:
+    """The Workloads of a hub, for a process with these sessions by member."""
+    context: Any = Context(
+        hub=SimpleNamespace(holding=BudgetShare(), history=ServerHistory()),
+        registry=SimpleNamespace(names=list, get=sessions.get, holders=lambda _: set()),
+        clock=SystemClock(),
+        clusters={},
+    )
+    return HubWorkloads(context)
+
+
 @pytest.mark.proves("M51", "SC13")
 def test_a_workload_touches_a_member_that_shows_something_of_it_though_the_hub_has_forgotten():
     """A shard has compared its members once it has told of that as well."""
     shown = SimpleNamespace(owners={"u": ("shop", "demo"), "gone": ("shop", "gone")})
-    registry: Any = SimpleNamespace(
-        names=list, get=lambda name: shown if name == "m9" else None, holders=lambda _: set()
-    )
-    context: Any = Context(
-        hub=SimpleNamespace(holding=BudgetShare(), history=ServerHistory()),
-        registry=registry,
-        clock=SystemClock(),
-        clusters={},
-    )
-    hub = HubWorkloads(context)
+    hub = hub_of({"m9": shown})
     hub.informer.upsert(workload(**{"stowage_dev/clusters": "m1"}))
     assert [each.metadata.name for each in hub.touching("m9")] == ["demo"]
     assert not hub.touching("m8")
@@ -309,13 +312,6 @@ def test_a_workload_touches_a_member_that_shows_something_of_it_though_the_hub_h
 
 @pytest.mark.proves("R1")
 def test_a_member_that_comes_later_is_asked_about_one_that_may_be_anywhere():
-    registry: Any = SimpleNamespace(names=list, get=lambda _: None, holders=lambda _: set())
-    context: Any = Context(
-        hub=SimpleNamespace(holding=BudgetShare(), history=ServerHistory()),
-        registry=registry,
-        clock=SystemClock(),
-        clusters={},
-    )
-    hub = HubWorkloads(context)
+    hub = hub_of({})
     hub.informer.upsert(workload(**{"stowage_dev/clusters": "*"}))
     assert [each.metadata.name for each in hub.touching("later")] == ["demo"]
